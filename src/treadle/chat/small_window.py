@@ -24,8 +24,7 @@ def in_short(specs: Sequence[ToolSpec], *, has_explicit_tools: bool) -> tuple[To
 def withheld(state: ChatState, specs: Sequence[ToolSpec]) -> frozenset[str]:
     """Return the names of tools that would be useless now: an edit before a file was read, which can only be a guess;
     reading more of an output if none was cut; ending a task that asks for a change before there is one, and answering
-    it in words before anything was read; and the calls since the last one with a new result, which would only be
-    repeated."""
+    it in words before anything was read; and the calls since the last one with a new result: they would be repeated."""
     idle = state.run is not None and lacks_change(state, state.run)
     lacking = {"reading": not state.seen_files, "output": not state.outputs, "change": idle}
     early = [spec.name for spec in specs if lacking.get(spec.needs)]

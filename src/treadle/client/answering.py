@@ -155,7 +155,8 @@ class RunFollower:
             accepted = await self._chat.send(content)
             self._queued, self._first = accepted.queued, accepted.head
         elif info.status in ("idle", "error"):
-            return await self._last_reply(info.last_end, info.last_why)
+            answers = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
+            return Reply(answers[-1] if answers else "", info.last_end or "done", info.last_why)
         try:
             async with contextlib.aclosing(self._chat.events(after_seq)) as events:
                 while True:
@@ -185,10 +186,6 @@ class RunFollower:
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
-
-    async def _last_reply(self, reason: str, explanation: str) -> Reply:
-        answers = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
-        return Reply(answers[-1] if answers else "", reason or "done", explanation)
 
     async def _take(self, seq: int, event: e.Event) -> Reply | None:
         match event:

@@ -4,8 +4,7 @@ it. The policy does not decide if it runs: the command is the user's own. Its ch
 command that the user allows (S-16): changes that would need an approval are discarded, since a check never waits for a
 person.
 
-A check can be repeated. The check of a lost worker is continued by the next worker, or begun again under another
-key."""
+A check can be repeated. The check of a lost worker is continued by the next worker, or begun anew under another key."""
 
 from typing import Any
 

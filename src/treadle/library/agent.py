@@ -1,13 +1,7 @@
 """The library: an Agent holds a store, models and tools; a Chat is a handle to one conversation in it. This is where
-everything is put together, and the only room that knows all adapters.
+everything is put together, and the only room that knows all adapters (docs/guide/library.md).
 
-    async with Agent() as agent:
-        chat = agent.chat(model="openai:gpt-4.1", root=".")
-        async for event in chat.send("Why does the test fail?"):
-            print(event.type, event.data)
-
-A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it.
-"""
+A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -91,8 +85,7 @@ class Agent:
     `titles`: whether the model makes the title of a chat after its first run (`treadle.library.titles`).
     `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
     of projects whose files are trusted. `telemetry`: where traces and metrics go; True: where the variables
-    of OpenTelemetry say.
-    """
+    of OpenTelemetry say."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Settings in one place, each with where its value came from: defaults < config file < environment < flags (E-06).
 
 Only the user's own file is read, in Treadle's home; nothing inside a project can set anything (S-09). Keys are no
-settings: they are neither read, shown nor stored here (M-13).
-"""
+settings: they are neither read, shown nor stored here (M-13)."""
 
 import os
 from collections.abc import Mapping

@@ -213,8 +213,7 @@ class ToolSetup:
         return Guarded(find_protected_paths(root), tuple(outermost), self._homes(root, moment))
 
     def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
-        """The secret files that a call may not read: none for a person's own call, not those that an approved call
-        names."""
+        """The secret files that a call may not read: none for a person's call, none that an approved call names."""
         from treadle.adapters.policy import secret_files
 
         if invocation.by_person or not invocation.root:

@@ -84,8 +84,7 @@ class Snapshots(Protocol):
 
     def remember(self, files: Sequence[FileChange]) -> None:
         """Remember the texts that these changes left, if they are small: the base for merging later edits of others
-        with an undo. Never fails; without it there is no merging. `change`, `commit` and `compare` call it
-        themselves."""
+        with an undo. Never fails; without it there is no merging. `change`, `commit`, `compare` call it themselves."""
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 

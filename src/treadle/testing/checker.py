@@ -110,8 +110,7 @@ def _find_unanswered_calls(order: Iterable[CallKey], results: Mapping[CallKey, i
 
 
 def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
-    """A turn starts once, answers at most once and ends once, after its calls; a run ends once, and nothing of it comes
-    later."""
+    """A turn starts once, answers at most once and ends once, after its calls; a run ends once, with nothing later."""
     problems: Problems = _early_ends(log)
     counts: Counter[tuple[str, int]] = Counter()
     running = False

@@ -117,8 +117,7 @@ class Ladder:
 
 
 class Retelling:
-    """Calls and results as text. Each entry is retold once and stays the same object, so that its bytes are kept (law
-    13)."""
+    """Calls and results as text. Each entry is retold once and stays the same object, its bytes kept (law 13)."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []

@@ -4,8 +4,7 @@ commands alike. `standard` decides which concerns count in which mode.
 
 Files that tools can rebuild (caches by their name, files in .gitignore) raise only concerns of the user's own patterns
 and rules. Files in the `.git` of the project are not changes of the project, unless history is lost;
-`treadle.chat.change_rules` defines which of them may be written.
-"""
+`treadle.chat.change_rules` defines which of them may be written."""
 
 import hashlib
 import os

@@ -1,6 +1,5 @@
 """Files of a repository that would make Treadle act (hooks, servers to start) are ignored until a person has trusted
-exactly their content (S-09); and the recipients of data that the user knows of (S-10). Both are stored in Treadle's
-home."""
+exactly their content (S-09); and the recipients of data that the user knows of (S-10). Both are in Treadle's home."""
 
 import hashlib
 import os

@@ -290,8 +290,7 @@ class ProbeFixture:
                 os.close(each)
 
     def attempt(self, sandbox: Sandbox) -> dict[str, str]:
-        """Make all attempts; return the report of each about itself. SandboxError from the sandbox; Stuck if it does
-        not end."""
+        """Make all attempts; return the report of each. SandboxError from the sandbox; Stuck if it does not end."""
         tcp, udp = (self._listeners[name].getsockname()[1] for name in ("connect_tcp", "send_udp"))
         paths = {"root": self.root, "outside": self.outside, "home": self.home, "hidden": self.outside / "hidden"}
         paths |= {"socket": self._sockets["connect_unix"], "young": self._sockets["connect_young"]}

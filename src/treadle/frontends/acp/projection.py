@@ -87,8 +87,7 @@ class Projection:
                 return [shapes.remark(styled_notice[0])] if styled_notice is not None else []
 
     def _text(self, word: Token) -> list[a.AgentMessageChunk]:
-        """The protocol cannot take text back: an attempt that differs from a failed one is sent again from its
-        beginning."""
+        """The protocol cannot take text back: an attempt that differs from a failed one is sent from its beginning."""
         turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
         again = had[: word.at] + word.text
         self._shown = turn, again

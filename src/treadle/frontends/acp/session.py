@@ -424,8 +424,7 @@ async def _stream(following: CommandStream) -> AsyncGenerator[e.Envelope, None]:
 async def read_prompt(
     blocks: Sequence[ContentBlock], root: str, put: Callable[[bytes], Awaitable[str]]
 ) -> tuple[str, list[str], list[Image]]:
-    """The typed text, the attached files, and the pictures, which `put` stores. InvalidInput: a block cannot be
-    accepted."""
+    """The typed text, attached files, and the pictures, which `put` stores. InvalidInput: a block is not accepted."""
     parts: list[str] = []
     attached: list[str] = []
     images: list[Image] = []

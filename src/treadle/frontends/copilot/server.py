@@ -1,5 +1,4 @@
-"""The runtime: connected programs and their sessions. Answers what is asked of it as a whole, makes and ends
-sessions."""
+"""The runtime: connected programs and their sessions. Answers what it is asked as a whole, makes and ends sessions."""
 
 import asyncio
 import hmac

@@ -245,8 +245,7 @@ class Session:
                 await self._end_servers()
 
     async def _goes_on(self) -> bool:
-        """True if another run follows the run that ended. It may be over by now: then only the log holds its
-        message."""
+        """True if another run follows the run that ended. It may be over by now: then only the log has its message."""
         state = await read_patiently(self.chat.state)
         if state.run is not None or starts_queued(state):
             return True

@@ -248,8 +248,7 @@ def options_of(
     extras: Extras,
     prompt: str | None = None,
 ) -> ChatOptions:
-    """The user's settings, in the mode that asks before changes, with the `tools` of all programs. `prompt`: the system
-    text."""
+    """The user's settings, in the mode that asks before changes, with all programs' `tools`. `prompt`: system text."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
     enabled_tools = (tool for tool in tools if _is_tool_enabled(config, tool.name, builtin=False))
@@ -276,8 +275,7 @@ def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
 
 
 def _select_builtin_tools(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
-    """The enabled built-in tools: `ask_user` only if the program handles questions, and none that a program
-    replaces."""
+    """The enabled built-in tools: `ask_user` only if the program handles questions; none that a program replaces."""
     replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
     replaced |= set() if config.request_user_input else {"ask_user"}
     return tuple(name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True))

@@ -60,8 +60,7 @@ class TaskTools:
         """Start a task. Returns its id at once; the work continues in the background.
 
         root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
-        autopilot; it decides which actions need no approval. model: as provider:name.
-        """
+        autopilot; it decides which actions need no approval. model: as provider:name."""
         options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
         if mode and mode not in MODES:
             raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
@@ -74,8 +73,7 @@ class TaskTools:
         """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
 
         The result has the status, the news as text, the open actions, the last answer, and `after` for the next call.
-        If the status is pending or running, follow the task again.
-        """
+        If the status is pending or running, follow the task again."""
         chat = await self._chat(task)
         events = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
         reached = events[-1].seq if events else after

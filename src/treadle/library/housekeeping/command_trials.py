@@ -33,8 +33,7 @@ _FILES = {
 
 
 class CommandTrial(msgspec.Struct, frozen=True):
-    """`reached`: True if the command did it, by the project and the results. `next_command` runs after it in the same
-    shell."""
+    """`reached`: True if the command did it, by project and results. `next_command` runs next in the same shell."""
 
     name: str
     text: str

@@ -57,8 +57,7 @@ class CallRecord(msgspec.Struct):
 
     @property
     def refused(self) -> bool:
-        """True if intent and result were written together, so that nothing ran. A call that failed at once looks the
-        same."""
+        """True if intent and result were written together, so that nothing ran. A call that failed at once looks so."""
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
@@ -211,8 +210,7 @@ def _as_result(completion: e.CheckCompleted) -> e.ExecutionComplete:
 
 
 def _count_copied_events(ordered: Sequence[e.Envelope]) -> int:
-    """How many events are a copy of another chat's, or 0: only there an append may be torn. By the seqs of the log
-    itself."""
+    """How many events are a copy of another chat's, or 0: only there an append may be torn. By the log's own seqs."""
     first = ordered[0].data if ordered else None
     origin = first.forked_from if isinstance(first, e.SessionCreated) else ""
     seq = origin.rpartition("@")[2]
@@ -314,8 +312,7 @@ class ReplayStore(MemoryStore):
             await self.wait(self.chat, self.now, PATIENCE_S)
 
     async def perish(self) -> NoReturn:
-        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others may have ended
-        before."""
+        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others may have ended."""
         while self.due() is not None:
             self._fail()
             if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):

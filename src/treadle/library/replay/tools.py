@@ -1,5 +1,4 @@
-"""Tools, a policy and a workspace that answer from the record: the outcome of a call is all that the engine sees of
-it."""
+"""Tools, a policy and a workspace that answer from the record: its outcome is all that the engine sees of a call."""
 
 import math
 from collections.abc import Sequence

@@ -344,8 +344,7 @@ _REFUSED = {  # patterns for the names of the parameters in error messages
 
 
 class Gemini(HttpModel):
-    """`thinking`: True to request the model's thoughts; by default the catalogue decides. `level`: in the provider's
-    words."""
+    """`thinking`: True to request thoughts; by default the catalogue decides. `level`: in the provider's words."""
 
     base_url = BASE_URL
     key_header = KEY_HEADER

@@ -97,8 +97,7 @@ class ChatConversation(ConversationEncoder):
         return self._join(message, returned, entry)
 
     def _join(self, body: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
-        """The message with the fields that go back. Mistral's thinking stands inside of the content, extras with their
-        call."""
+        """The message with the fields that go back. Mistral's thinking is in the content, extras with their call."""
         blocks: list[bytes] = []
         for block in returned:
             if CALL_EXTRAS not in (fields := _fields.decode(block)) and THINK_CHUNKS not in fields:

@@ -6,8 +6,7 @@ of them differently from bash. Quotes are recognised, nesting is not: `sure` is 
 differently, and the caller then assumes the worst.
 
 The grammar's scanner asks C's `isalnum` and its kin about whole code points, which reads outside their tables and can
-end the process: `{` before a far character is enough. So it gets ASCII only, with the rest spelled out.
-"""
+end the process: `{` before a far character is enough. So it gets ASCII only, with the rest spelled out."""
 
 import re
 from collections.abc import Iterator, Sequence

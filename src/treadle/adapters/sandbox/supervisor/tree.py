@@ -5,8 +5,7 @@ process group stands for the tree.
 A control group (cgroup v2) is made around a command, if one is delegated to Treadle: then the kernel itself bounds its
 processes and its memory, and ends all of it at one stroke. A group is delegated if the service manager has marked it so
 and Treadle runs in a plain subgroup of it (systemd: `Delegate=yes`, `DelegateSubgroup=`). No other group is touched,
-because another program manages it. If anything fails here, the command runs without a group, and is watched as
-usual."""
+because another program manages it. If anything fails here, the command runs without a group, watched as usual."""
 
 import os
 import sys

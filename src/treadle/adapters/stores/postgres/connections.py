@@ -3,8 +3,7 @@ useless. Work that failed because of a lost connection or a restarting server is
 from the numbered migrations in `migrations/`. No error message contains a password.
 
 It is unknown if the lost attempt took effect. The work gets a flag that it is a repetition (`again`) and finds out by
-itself: every operation of this store can tell its own effect from that of others.
-"""
+itself: every operation of this store can tell its own effect from that of others."""
 
 import asyncio
 import contextlib

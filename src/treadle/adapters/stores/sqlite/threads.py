@@ -5,8 +5,7 @@ All jobs that wait when the writer wakes share one transaction, and so one fsync
 it writes; one that is refused leaves nothing behind and the others go on. If the transaction itself fails, every job
 gets one of its own, so that none suffers for another.
 
-asyncio is never imported here: the code that submits jobs has a running loop already.
-"""
+asyncio is never imported here: the code that submits jobs has a running loop already."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ class Upkeep:
             self.tree_of(capture).unlink(missing_ok=True)
 
     def tidy(self, *, stage: bool) -> None:
-        """Remove what processes that died left half-done long ago; with `stage` also what they staged for settled
+        """Remove what dead processes left half-done long ago; with `stage` also what they staged for settled
         changes."""
         tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
         cutoff = time.time() - _ABANDONED_S

@@ -205,8 +205,7 @@ def is_opaque(fd: int) -> bool:
 
 
 def is_copy(fd: int) -> bool:
-    """True if a file was copied up from the lower folder to be written to. One with several hard links is not marked
-    so."""
+    """True if a file was copied up from the lower folder to be written to. One with several hard links is unmarked."""
     return _attribute(fd, _ORIGIN) is not None
 
 
@@ -230,8 +229,7 @@ _beginning_decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """The states of files before a world of layers first changed them: a line of JSON each, the first of a path
-    counts."""
+    """The states of files before a world of layers first changed them: a JSON line each, a path's first counts."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_BEGINNINGS}"

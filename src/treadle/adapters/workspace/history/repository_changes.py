@@ -177,8 +177,7 @@ class RepositoryChanges:
                 yield name, id
 
     def _collect_logged_ids(self, ref: str) -> frozenset[str]:
-        """The commits that the logs of this reference and of HEAD name afterwards: after a move also the one from
-        before."""
+        """The commits that the logs of this reference and of HEAD name afterwards: after a move also the former one."""
         return frozenset(id for name in (ref, "HEAD") for id in _logged_ids(self._log_after(f"logs/{name}"), both=True))
 
     def _log_after(self, path: str) -> bytes:

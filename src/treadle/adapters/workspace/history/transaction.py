@@ -13,8 +13,7 @@ A process that comes after a crash finds either no decision, and the project as 
 completes: a path that is as after is done, one that is as before is made, any other state is a change by others. Then
 the effect of a command is taken back as a whole and refused; an undo leaves that path and reports it. Changes that fail
 for another reason, also at the second try, are taken back, too, with the images that were kept in step 1, and the
-decision is withdrawn.
-"""
+decision is withdrawn."""
 
 import os
 import stat

@@ -56,8 +56,7 @@ async def apply(wish: Wish, as_json: bool) -> int:
 
     FILE holds a unified diff, a patch that begins with *** Begin Patch, or an answer with one of these in a fenced
     block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
-    that file. It is shown first and applied whole or not at all; treadle undo takes it back.
-    """
+    that file. It is shown first and applied whole or not at all; treadle undo takes it back."""
     config = session.load_config()
     text = _text(wish)
     terminal = Terminal()

@@ -32,8 +32,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 async def pending(agent: "Agent", as_json: bool) -> None:
     """List the approvals and questions that wait for you.
 
-    Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
-    """
+    Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked."""
     rows = []
     for chat, action in await _asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
@@ -117,8 +116,7 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     """Approve or refuse what a chat asks for, and continue it.
 
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
-    it, the only approval that any chat waits for.
-    """
+    it, the only approval that any chat waits for."""
     chat, action = await _find_approval(agent, approval_ref)
     requests = [(each.seq, each.data) for each in await chat.events_of(e.PermissionRequested)]
     seqs = [seq for seq, data in requests if isinstance(data, e.PermissionRequested) and data.action == action.action]
@@ -167,8 +165,7 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
     """List, add and revoke rules: approvals that last.
 
     With add and revoke; alone, or with list, it lists them: where each holds, when it was made and last used, and until
-    when it holds.
-    """
+    when it holds."""
     if context.invoked_subcommand is None:
         context.invoke(list_rules, chat=chat, as_json=as_json)
 
@@ -212,8 +209,7 @@ def add(
 ) -> None:
     """Make a rule.
 
-    PATTERN is the words of one command; a * as the last word stands for any further ones.
-    """
+    PATTERN is the words of one command; a * as the last word stands for any further ones."""
     from treadle.adapters.policy.rules import check
 
     if allow + ask + deny != 1:

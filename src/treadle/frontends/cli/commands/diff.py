@@ -47,8 +47,7 @@ async def diff(agent: "Agent", arguments: o.SelectionArguments, runs: bool, stat
     """Show what a run changed in the project, hunk by hunk.
 
     ID is a chat; without it, the newest that works in this project. PATH limits the output to files, or to files below
-    folders. Changes that were undone or kept are left out.
-    """
+    folders. Changes that were undone or kept are left out."""
     terminal = Terminal()
     choice = await changes.choose(agent, arguments)
     interrupted_call = await choice.files.interrupted_call()
@@ -101,8 +100,7 @@ async def _list_runs(terminal: Terminal, choice: "changes.SelectedChanges", as_j
 def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
-    ID is a chat; without it, the newest that works in this project.
-    """
+    ID is a chat; without it, the newest that works in this project."""
     work = session.with_agent(lambda agent: _look(agent, arguments))
     choice, file_diffs, events = work
     if as_json:
@@ -206,8 +204,7 @@ def undo(arguments: o.SelectionArguments, flags: UndoFlags) -> int:
     """Undo what a run did to the project: everything, files or hunks.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
-    A file that was edited since is not touched. Reverse an undo with redo.
-    """
+    A file that was edited since is not touched. Reverse an undo with redo."""
     both = flags.conversation == flags.files
     flags = flags._replace(conversation=flags.conversation or both, files=flags.files or both)
     is_narrowed = arguments.paths or arguments.hunks or arguments.run is not None or arguments.everything
@@ -285,8 +282,7 @@ def _show_plan(terminal: Terminal, choice: "changes.SelectedChanges", plan: "sna
 async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     """Reverse an undo.
 
-    ID is a chat; without it, the newest that works in this project. It reverses the last undo.
-    """
+    ID is a chat; without it, the newest that works in this project. It reverses the last undo."""
     terminal = Terminal()
     choice = await changes.choose(agent, o.SelectionArguments(only_chat=chat))
     await changes.tell_begun(terminal, choice, as_json)
@@ -303,8 +299,7 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -> int:
     """Accept changes, so that an undo leaves them alone.
 
-    ID is a chat; without it, the newest that works in this project. Nothing in the project changes.
-    """
+    ID is a chat; without it, the newest that works in this project. Nothing in the project changes."""
     terminal = Terminal()
     choice = await changes.choose(agent, arguments)
     await changes.tell_begun(terminal, choice, as_json)

@@ -49,8 +49,7 @@ class Finding(NamedTuple):
 def doctor(context: click.Context) -> int:
     """Check this installation, and try to escape from the sandbox.
 
-    The exit code is 1 when something that Treadle needs is missing or does not work.
-    """
+    The exit code is 1 when something that Treadle needs is missing or does not work."""
     if context.invoked_subcommand is not None:
         return 0
     findings = list(_look_around(session.load_config()))
@@ -69,8 +68,7 @@ def sandbox(as_json: bool) -> int:
 
     All attempts are made for real, against files, listeners and a process that are set up for them. The exit code is 1
     when commands run without a sandbox, or cannot run because the one that is set does not hold here. The second table
-    is of commands that go through Treadle as in an unattended chat.
-    """
+    is of commands that go through Treadle as in an unattended chat."""
     from treadle.adapters.sandbox.choose import FOLDER, choose, examine
     from treadle.adapters.sandbox.probe import examine_level
     from treadle.adapters.sandbox.trial_folders import ESCAPES
@@ -176,8 +174,7 @@ async def fsck(repair: bool, as_json: bool) -> int:
     """Check the stored data for damage, and repair it.
 
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
-    code is 1 when damage was found that is still there.
-    """
+    code is 1 when damage was found that is still there."""
     config = session.load_config()
     terminal = Terminal()
     location = stores.redact_address(config.store)
@@ -276,8 +273,7 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     refers to, always stays.
 
     The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
-    them, last changed. Worlds that you opened yourself stay until you drop them.
-    """
+    them, last changed. Worlds that you opened yourself stay until you drop them."""
     config = session.load_config()
     collected = retention.Collected()
     store = stores.open_store(config.store)  # the one whose chats may need what is here, and no other

@@ -55,8 +55,7 @@ def eval_(flags: Evaluation) -> None:
     SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
     of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
-    what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
-    """
+    what got worse from one result to another. The exit code is 1 if every attempt ended in an error."""
     from treadle.library.evaluation import compare, read_results, read_suite
     from treadle.library.evaluation.tasks import select_tasks
 

@@ -27,8 +27,7 @@ _HIDDEN = "…"
 def mcp() -> None:
     """List, add and test MCP servers, whose tools models may call; or run as one.
 
-    Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json.
-    """
+    Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json."""
 
 
 @mcp.command("add", context_settings={"ignore_unknown_options": False})

@@ -60,8 +60,7 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
     as it is. The first whose --check passes wins, and the others are stopped; with --all, or without a check, it is the
     smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo
-    reverses. The worlds of the others stay; treadle world list shows them.
-    """
+    reverses. The worlds of the others stay; treadle world list shows them."""
     first = race_flags.models.split(",")[0].strip()
     config = session.load_config({**flags, "model": first or None})
     async with session.open_agent(config, works=True) as agent:

@@ -93,8 +93,7 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
 
     Exit codes: 0 done, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 56 waits for an answer, 57 done,
-    but something was refused because no person could be asked, 130 interrupted.
-    """
+    but something was refused because no person could be asked, 130 interrupted."""
     if task.prompt is None and task.world not in (None, OWN_WORLD) and not task.world.startswith("world_"):
         task = task._replace(prompt=task.world, world=OWN_WORLD)  # what stands behind `--world` is the prompt
     mode, plain = flags["mode"], flags["rung"] == "plain"
@@ -278,8 +277,7 @@ class Resumption(NamedTuple):
 async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool) -> int:
     """Continue a chat that was interrupted or waits for an answer.
 
-    ID is a chat's id, the beginning of it, or last.
-    """
+    ID is a chat's id, the beginning of it, or last."""
     head = await agent.deps.store.head(chat.id)
     asks = not as_json and dialogue.someone_is_there()
     return await dialogue.follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)

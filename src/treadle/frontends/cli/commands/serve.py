@@ -47,8 +47,7 @@ async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tupl
     """Serve the web app and the HTTP API, and drive chats.
 
     Without any tokens it makes one and prints it with the address: opened in a browser, that address is the web app,
-    signed in. SIGTERM ends it in good order; a second one at once.
-    """
+    signed in. SIGTERM ends it in good order; a second one at once."""
     many = {"serve_hosts": serve_hosts or None, "serve_roots": serve_roots or None}
     await _serve({**flags, **many}, works=not no_worker)
 
@@ -167,8 +166,7 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
 def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     """List, create and revoke tokens of the server.
 
-    With add and revoke; alone it lists them. A token itself is shown once, when it is made.
-    """
+    With add and revoke; alone it lists them. A token itself is shown once, when it is made."""
     context.obj = file
     if context.invoked_subcommand is not None:
         return
@@ -188,8 +186,7 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
 def add(file: str | None, user: str, label: str) -> None:
     """Make a token for a user and print it.
 
-    USER is a name of your choice; local is the user of this machine, whose chats are those of the command line.
-    """
+    USER is a name of your choice; local is the user of this machine, whose chats are those of the command line."""
     token, secret = _tokens(file).add(user, label)
     Terminal().note(f"token {token.id} of {user}; it is shown only now")
     print_line(secret)
@@ -220,8 +217,7 @@ async def worker(**flags: Any) -> None:
     """Drive the chats that need a worker, until stopped.
 
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
-    at once. Either way the chats can be taken up by another worker.
-    """
+    at once. Either way the chats can be taken up by another worker."""
     from treadle.engine.pool import WorkerPool
 
     config = session.load_config(flags)
@@ -257,8 +253,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
 
     Let the SDK start it (path to treadle, arguments `copilot`; or COPILOT_CLI_PATH=treadle-copilot), or start it
     yourself and give the SDK its address. Programs that come by the port must show the token in
-    COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error.
-    """
+    COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error."""
     import secrets
 
     from treadle.base.jsonrpc import serve_stdio, serve_tcp
@@ -299,8 +294,7 @@ async def acp(**flags: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol.
 
     The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
-    the editor. How to set it up: docs/guide/editors.md.
-    """
+    the editor. How to set it up: docs/guide/editors.md."""
     if find_spec("acp") is None:
         raise ConfigError(INSTALL_ACP)
     from acp import Agent as AcpAgent

@@ -28,8 +28,7 @@ def trust(paths: tuple[str, ...], as_json: bool) -> None:
     """Trust a file of a repository, such as its hooks, skills and agents.
 
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
-    has that is not.
-    """
+    has that is not."""
     for path in paths:
         _trust(_book(), path)
     if not paths:
@@ -112,8 +111,7 @@ def _find_candidates() -> list[str]:
 async def skills(agent: "Agent", as_json: bool) -> None:
     """List the skills, commands and custom agents of this project and yours.
 
-    Those of a project count only once you have trusted their content, with treadle trust.
-    """
+    Those of a project count only once you have trusted their content, with treadle trust."""
     from treadle.library.skills.reading import line, split
 
     project = chat_options.Project(present_root())

@@ -1,5 +1,4 @@
-"""Routes for the bytes that events refer to: outputs of tools, pictures. A reader names the event, not the blob
-(S-13)."""
+"""Routes for the bytes that events refer to: tool outputs, pictures. A reader names the event, not the blob (S-13)."""
 
 import re
 
