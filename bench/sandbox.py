@@ -47,7 +47,7 @@ def ways(folder: Path) -> Mapping[str, Line]:
     bare = Confinement(root=str(root))
     guarded = Confinement(
         root=str(root),
-        protected=places.protected(str(root)),
+        protected=places.find_protected_paths(str(root)),
         hidden_paths=(*places.find_hidden_paths(str(scratch), user_home=str(folder)), *system_keys()),
         home=private_home(str(root), os.environ),
     )

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.site import CHROMIUM, Site, Window, launch
 from tests.browser.test_following import FOLLOWS, STEPS, steps_of
-from tests.browser.test_reconnecting import exported
+from tests.browser.test_reconnecting import export_long_chat
 
 TOKENS = 1_200
 PER_S = 200
@@ -143,7 +143,7 @@ def lost_follows(browser: Browser, site: Site) -> int:
 
 def long_chat(browser: Browser, site: Site) -> dict[str, float]:
     file = site.cli.folder / "long.jsonl"
-    file.write_text("".join(f"{line}\n" for line in exported(site)))
+    file.write_text("".join(f"{line}\n" for line in export_long_chat(site)))
     chat = site.cli("import", str(file), "--new-id").out.split()[-1]
     opened = Window(browser, site, (1280, 800))
     page = opened.sign_in()

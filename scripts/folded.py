@@ -30,7 +30,7 @@ def envelopes(file: Path) -> Iterator[Envelope]:
         yield wire.from_json(line)
 
 
-def folded(file: Path) -> str:
+def hash_states(file: Path) -> str:
     """One hash of all states that a log goes through."""
     hashed = hashlib.sha256()
     state = ChatState()
@@ -41,7 +41,7 @@ def folded(file: Path) -> str:
 
 
 def now() -> dict[str, str]:
-    return {file.stem: folded(file) for file in sorted(LOGS.glob("*.jsonl"))}
+    return {file.stem: hash_states(file) for file in sorted(LOGS.glob("*.jsonl"))}
 
 
 def complete() -> None:

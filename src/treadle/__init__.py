@@ -1,7 +1,6 @@
 """Treadle: an agentic tool-calling loop that you can kill at any moment.
 
-Public names are loaded when they are first used, so that `import treadle` costs nothing.
-"""
+Public names are loaded when they are first used, so that `import treadle` costs nothing."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -28,8 +28,7 @@ TreadleError
     ├── TrialLost           trial_lost         a command with network was tried by a lost worker; not repeated
     ├── Conflict            conflict           a file has changed since the change to it was prepared
     ├── WorldBusy           world_busy         a world is in use, or other worlds are based on it: it is not dropped
-    └── EditError           edit               the text to replace was not found, or not once
-"""
+    └── EditError           edit               the text to replace was not found, or not once"""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Literal

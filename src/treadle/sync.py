@@ -1,11 +1,4 @@
-"""The library without `async`: the same names, driven by one event loop in a thread of its own.
-
-    from treadle.sync import Agent
-
-    with Agent("chats.db") as agent:
-        chat = agent.chat(model="openai:gpt-4.1", root=".")
-        for event in chat.send("Why does the test fail?"):
-            print(event.type, event.data)
+"""The library without `async`: the same names, driven by one event loop in a thread of its own (docs/guide/library.md).
 
 Every method is that of the class of the same name in `treadle.library.agent`, `chat`, `files` and `jobs`, waited
 for. May be used from any number of threads, not from inside a running event loop."""
@@ -14,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, Unpack
 
-from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, same_parameters
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.library import agent as runtime
@@ -46,7 +39,7 @@ class CommandStream(Facade[command_stream.CommandStream]):
         return self._loop.run(_await(self._wrapped))
 
 
-def _followed(
+def _make_command_method(
     method: Callable[Concatenate[Any, P], command_stream.CommandStream],
 ) -> Callable[Concatenate[Any, P], CommandStream]:
     """A method of a chat that makes a command: to be carried out, and followed."""
@@ -61,20 +54,20 @@ def _followed(
 class ChatFiles(Facade[files.ChatFiles]):
     """The files of one chat's project; see `treadle.library.files.ChatFiles`."""
 
-    runs = waited(files.ChatFiles.runs)
-    last_run = waited(files.ChatFiles.last_run)
-    changes = waited(files.ChatFiles.changes)
-    diff = waited(files.ChatFiles.diff)
-    net = waited(files.ChatFiles.net)
-    texts = waited(files.ChatFiles.texts)
-    preview = waited(files.ChatFiles.preview)
-    undo = waited(files.ChatFiles.undo)
-    redo = waited(files.ChatFiles.redo)
-    keep = waited(files.ChatFiles.keep)
-    back_to = waited(files.ChatFiles.back_to)
-    find_unfinished_restore = waited(files.ChatFiles.find_unfinished_restore)
-    interrupted_call = waited(files.ChatFiles.interrupted_call)
-    complete = waited(files.ChatFiles.complete)
+    runs = make_blocking(files.ChatFiles.runs)
+    last_run = make_blocking(files.ChatFiles.last_run)
+    changes = make_blocking(files.ChatFiles.changes)
+    diff = make_blocking(files.ChatFiles.diff)
+    net = make_blocking(files.ChatFiles.net)
+    texts = make_blocking(files.ChatFiles.texts)
+    preview = make_blocking(files.ChatFiles.preview)
+    undo = make_blocking(files.ChatFiles.undo)
+    redo = make_blocking(files.ChatFiles.redo)
+    keep = make_blocking(files.ChatFiles.keep)
+    back_to = make_blocking(files.ChatFiles.back_to)
+    find_unfinished_restore = make_blocking(files.ChatFiles.find_unfinished_restore)
+    interrupted_call = make_blocking(files.ChatFiles.interrupted_call)
+    complete = make_blocking(files.ChatFiles.complete)
 
 
 class Job(Facade[jobs.Job]):
@@ -84,12 +77,12 @@ class Job(Facade[jobs.Job]):
     def view(self) -> JobView:
         return self._wrapped.view
 
-    tail = waited(jobs.Job.tail)
-    send = waited(jobs.Job.send)
-    stop = waited(jobs.Job.stop)
-    look = waited(jobs.Job.look)
-    changes = waited(jobs.Job.changes)
-    discard = waited(jobs.Job.discard)
+    tail = make_blocking(jobs.Job.tail)
+    send = make_blocking(jobs.Job.send)
+    stop = make_blocking(jobs.Job.stop)
+    look = make_blocking(jobs.Job.look)
+    changes = make_blocking(jobs.Job.changes)
+    discard = make_blocking(jobs.Job.discard)
 
 
 class Chat(Facade[handle.Chat]):
@@ -116,38 +109,38 @@ class Chat(Facade[handle.Chat]):
     def get_chat(self, id: ChatId) -> "Chat":
         return Chat(self._loop, self._wrapped.get_chat(id))
 
-    send = _followed(handle.Chat.send)
-    submit = _followed(handle.Chat.submit)
-    approve = _followed(handle.Chat.approve)
-    deny = _followed(handle.Chat.deny)
-    answer = _followed(handle.Chat.answer)
-    edit = _followed(handle.Chat.edit)
-    apply = _followed(handle.Chat.apply)
-    commit_world = _followed(handle.Chat.commit_world)
-    run_command = _followed(handle.Chat.run_command)
-    commit_job = _followed(handle.Chat.commit_job)
-    race = _followed(handle.Chat.race)
-    compact = _followed(handle.Chat.compact)
-    promote = _followed(handle.Chat.promote)
-    edit_queued = _followed(handle.Chat.edit_queued)
-    delete_queued = _followed(handle.Chat.delete_queued)
-    resume = _followed(handle.Chat.resume)
-    arguments = waited(handle.Chat.arguments)
-    ask = waited(handle.Chat.ask)
-    interrupt = waited(handle.Chat.interrupt)
-    command = waited(handle.Chat.command)
-    change = waited(handle.Chat.change)
-    delete = waited(handle.Chat.delete)
-    children = waited(handle.Chat.children)
-    export = waited(handle.Chat.export)
-    models = waited(handle.Chat.models)
-    state = waited(handle.Chat.state)
-    status = waited(handle.Chat.status)
-    actions = waited(handle.Chat.actions)
-    events = waited(handle.Chat.events)
-    events_of = waited(handle.Chat.events_of)
-    wait = waited(handle.Chat.wait)
-    load_full_event = waited(handle.Chat.load_full_event)
+    send = _make_command_method(handle.Chat.send)
+    submit = _make_command_method(handle.Chat.submit)
+    approve = _make_command_method(handle.Chat.approve)
+    deny = _make_command_method(handle.Chat.deny)
+    answer = _make_command_method(handle.Chat.answer)
+    edit = _make_command_method(handle.Chat.edit)
+    apply = _make_command_method(handle.Chat.apply)
+    commit_world = _make_command_method(handle.Chat.commit_world)
+    run_command = _make_command_method(handle.Chat.run_command)
+    commit_job = _make_command_method(handle.Chat.commit_job)
+    race = _make_command_method(handle.Chat.race)
+    compact = _make_command_method(handle.Chat.compact)
+    promote = _make_command_method(handle.Chat.promote)
+    edit_queued = _make_command_method(handle.Chat.edit_queued)
+    delete_queued = _make_command_method(handle.Chat.delete_queued)
+    resume = _make_command_method(handle.Chat.resume)
+    arguments = make_blocking(handle.Chat.arguments)
+    ask = make_blocking(handle.Chat.ask)
+    interrupt = make_blocking(handle.Chat.interrupt)
+    command = make_blocking(handle.Chat.command)
+    change = make_blocking(handle.Chat.change)
+    delete = make_blocking(handle.Chat.delete)
+    children = make_blocking(handle.Chat.children)
+    export = make_blocking(handle.Chat.export)
+    models = make_blocking(handle.Chat.models)
+    state = make_blocking(handle.Chat.state)
+    status = make_blocking(handle.Chat.status)
+    actions = make_blocking(handle.Chat.actions)
+    events = make_blocking(handle.Chat.events)
+    events_of = make_blocking(handle.Chat.events_of)
+    wait = make_blocking(handle.Chat.wait)
+    load_full_event = make_blocking(handle.Chat.load_full_event)
 
 
 class Agent(LoopOwner[runtime.Agent]):
@@ -172,11 +165,11 @@ class Agent(LoopOwner[runtime.Agent]):
     def jobs(self) -> list[Job]:
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
-    chats = waited(runtime.Agent.chats)
-    delete_chat = waited(runtime.Agent.delete_chat)
-    choose_model = waited(runtime.Agent.choose_model)
-    list_models = waited(runtime.Agent.list_models)
-    require_model = waited(runtime.Agent.require_model)
+    chats = make_blocking(runtime.Agent.chats)
+    delete_chat = make_blocking(runtime.Agent.delete_chat)
+    choose_model = make_blocking(runtime.Agent.choose_model)
+    list_models = make_blocking(runtime.Agent.list_models)
+    require_model = make_blocking(runtime.Agent.require_model)
 
     def remember_model(self, model: str) -> None:
         self._wrapped.remember_model(model)

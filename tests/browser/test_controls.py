@@ -30,7 +30,7 @@ text = "It runs."
 IDLE = '[[turn]]\ntext = "Seen."\n[[turn]]\ntext = "Again."\n'
 
 
-def attached(name: str, media_type: str, content: bytes) -> FilePayload:
+def make_attachment(name: str, media_type: str, content: bytes) -> FilePayload:
     return {"name": name, "mimeType": media_type, "buffer": content}
 
 
@@ -42,18 +42,20 @@ def test_files_go_with_a_message(browser: Browser, site: Site) -> None:  # U-03
         expect(page.locator(".row-end")).to_be_visible()
         expect(page.locator(".gauge")).to_contain_text(" / 200k (")  # also where no answer told the window
         field = page.locator("chat-composer input[type=file]")
-        field.set_input_files([attached("a.png", "image/png", PIXEL), attached("b.png", "image/png", PIXEL)])
+        field.set_input_files(
+            [make_attachment("a.png", "image/png", PIXEL), make_attachment("b.png", "image/png", PIXEL)]
+        )
         expect(page.locator(".attached .file")).to_have_text(["a.png", "b.png"])
         page.click("button[aria-label='Remove a.png']")
         expect(page.locator(".attached .file")).to_have_text(["b.png"])
         expect(page.locator(".attached img")).to_have_js_property("naturalWidth", 1)
-        field.set_input_files([attached("notes.md", "text/markdown", b"```\n<b>not bold</b>\n```\n")])
+        field.set_input_files([make_attachment("notes.md", "text/markdown", b"```\n<b>not bold</b>\n```\n")])
         message = page.locator("textarea[aria-label=Message]")
         expect(message).to_have_value("")
         expect(page.locator(".attached .file")).to_have_text(["b.png", "notes.md"])
-        field.set_input_files([attached("tool.exe", "", b"MZ\0\0binary")])
+        field.set_input_files([make_attachment("tool.exe", "", b"MZ\0\0binary")])
         expect(page.locator(".toast.bad")).to_contain_text("tool.exe is neither text nor a picture")
-        field.set_input_files([attached("big.bin", "application/zip", bytes((8 << 20) + 1))])
+        field.set_input_files([make_attachment("big.bin", "application/zip", bytes((8 << 20) + 1))])
         expect(page.locator(".toast.bad >> nth=-1")).to_contain_text("big.bin is larger than 8 MiB")
         page.click("button[aria-label=Send]")
         pictures = page.locator(".row-user >> nth=-1 >> .pictures img")

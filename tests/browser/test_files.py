@@ -25,7 +25,7 @@ text = "Next."
 """
 
 
-def edited(site: Site, name: str) -> str:
+def make_edited_chat(site: Site, name: str) -> str:
     (site.cli.project / name).write_text(LINES)
     chat = site.create(f"Read {name} and edit it.", EDIT.replace("NAME", name), auto_approve_commands=True)
     site.idle(chat)
@@ -42,7 +42,7 @@ def files(page: Page) -> None:
 
 
 def test_a_hunk_is_undone_and_the_rest_kept(browser: Browser, site: Site) -> None:  # W-03, W-04
-    chat = edited(site, "a.txt")
+    chat = make_edited_chat(site, "a.txt")
     assert text(site, "a.txt").count("second") == 1
     with window(browser, site) as browser_window:
         page = browser_window.show(chat)
@@ -68,7 +68,7 @@ def test_a_hunk_is_undone_and_the_rest_kept(browser: Browser, site: Site) -> Non
 
 
 def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03, L-09
-    chat = edited(site, "b.txt")
+    chat = make_edited_chat(site, "b.txt")
     with window(browser, site) as browser_window:
         page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
@@ -79,7 +79,7 @@ def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03,
         expect(page.locator(".row-user")).to_have_count(0)
         expect(page.locator("textarea[aria-label=Message]")).to_have_value("Read b.txt and edit it.")
         assert text(site, "b.txt") == LINES
-        browser_window.show(edited(site, "d.txt"))
+        browser_window.show(make_edited_chat(site, "d.txt"))
         for choice, message_count, file in (("Files only", 1, LINES), ("Conversation only", 0, LINES)):
             page.hover(".row-user")
             page.click("button[aria-label='Go back to before this message']")
@@ -91,7 +91,7 @@ def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03,
 
 
 def test_a_message_is_said_differently(browser: Browser, site: Site) -> None:  # L-09
-    chat = edited(site, "e.txt")
+    chat = make_edited_chat(site, "e.txt")
     with window(browser, site) as browser_window:
         page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
@@ -108,7 +108,7 @@ def test_a_message_is_said_differently(browser: Browser, site: Site) -> None:  #
 
 
 def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07
-    chat = edited(site, "c.txt")
+    chat = make_edited_chat(site, "c.txt")
     with window(browser, site) as browser_window:
         page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()

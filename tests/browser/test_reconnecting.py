@@ -107,7 +107,7 @@ def test_a_revoked_token_signs_out_every_tab(browser: Browser, site: Site) -> No
         expect(page.locator("sign-in .bad")).to_contain_text("does not know this token")
 
 
-def exported(site: Site) -> Iterator[str]:
+def export_long_chat(site: Site) -> Iterator[str]:
     """A long chat, as an export: one that was made, with its run many times over."""
     chat = site.create("Hi.", '[[turn]]\ntext = "Hello."\n')
     site.idle(chat)
@@ -129,7 +129,7 @@ def exported(site: Site) -> Iterator[str]:
 
 def test_ten_thousand_events(browser: Browser, site: Site) -> None:  # fault 29
     file = site.cli.folder / "long.jsonl"
-    file.write_text("".join(f"{line}\n" for line in exported(site)))
+    file.write_text("".join(f"{line}\n" for line in export_long_chat(site)))
     chat = site.cli("import", str(file), "--new-id").out.split()[-1]
     assert site("GET", f"/api/chats/{chat}")["head"] > 5 * RUNS
     with window(browser, site) as browser_window:

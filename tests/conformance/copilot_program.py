@@ -306,7 +306,7 @@ text = "It said: ready."
 """
 
 
-async def killed(stage: Stage) -> dict[str, Any]:
+async def kill_runtime(stage: Stage) -> dict[str, Any]:
     """The runtime is killed while a program's tool is asked for; another one takes the session up."""
     client = await stage.client(RESUMED)
     waits = Tool(name="slow_tool", description="Waits.", parameters={"type": "object"}, skip_permission=True)
@@ -377,7 +377,7 @@ async def methods(stage: Stage) -> dict[str, Any]:
     return facts
 
 
-SCENES = (methods, conversation, refusals, stopping, two_clients, killed)
+SCENES = (methods, conversation, refusals, stopping, two_clients, kill_runtime)
 
 
 async def play(folder: Path) -> dict[str, Any]:

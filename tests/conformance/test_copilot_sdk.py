@@ -32,12 +32,12 @@ with_node = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The facts that the program reports, by scene. Played once, because the SDK alone takes seconds to load."""
-    return _played(tmp_path_factory.mktemp("copilot"))
+    return _play_scenes(tmp_path_factory.mktemp("copilot"))
 
 
 @cache
-def _played(folder: Path) -> dict[str, Any]:
-    for scene in ("methods", "conversation", "refusals", "stopping", "two_clients", "killed"):
+def _play_scenes(folder: Path) -> dict[str, Any]:
+    for scene in ("methods", "conversation", "refusals", "stopping", "two_clients", "kill_runtime"):
         seed(folder / "scenes" / scene / "home")
     environment = {
         "PATH": os.environ["PATH"],
@@ -121,7 +121,7 @@ def test_two_clients_share_a_session_on_a_port(facts: dict[str, Any]) -> None:  
 
 @with_python
 def test_a_session_survives_the_kill_of_its_runtime(facts: dict[str, Any]) -> None:  # D-01
-    scene_facts = of(facts, "killed")
+    scene_facts = of(facts, "kill_runtime")
     assert scene_facts == {"accepted": True, "reply": "It said: ready.", "asked_once": True, "resumed": True}
 
 

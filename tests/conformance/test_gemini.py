@@ -117,7 +117,7 @@ async def test_the_same_answers_from_the_same_bytes(stream: bool, info: ModelInf
     assert ours == theirs
 
 
-def returned(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_returned_parts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The parts of an answer as they go back, with pieces of unsigned text joined and signatures as their bytes."""
     merged_parts: list[dict[str, Any]] = []
     for part in parts:
@@ -148,7 +148,7 @@ async def test_the_sdk_sends_the_same_conversation_back(case: str) -> None:  # M
                 pass
     model_parts = [part for content in chat.get_history() if content.role == "model" for part in content.parts]
     parts = [msgspec.json.decode(part.model_dump_json(exclude_none=True, by_alias=True)) for part in model_parts]
-    assert returned(fake.requests[1]["contents"][1]["parts"]) == returned(parts)
+    assert merge_returned_parts(fake.requests[1]["contents"][1]["parts"]) == merge_returned_parts(parts)
 
 
 async def test_vertex_reads_the_same() -> None:

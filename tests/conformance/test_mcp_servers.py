@@ -52,7 +52,7 @@ async def run_calls(kit: Kit, server: dict[str, Any], calls: list[Any], **option
     return await collect_events(chat.send("Go.")), chat
 
 
-def unused(kit: Kit, events: list[Envelope]) -> set[str]:
+def find_unused_tools(kit: Kit, events: list[Envelope]) -> set[str]:
     """The tools of the server that were not called."""
     tool_names = kit.agents[0].mcp.hub.available(ChatOptions(root=str(kit.root)))
     return {name.removeprefix("it__") for name in tool_names} - {
@@ -101,7 +101,7 @@ async def test_everything_over_standard_streams(kit: Kit) -> None:
     events, _ = await run_calls(kit, server, [Call(f"it__{name}", **arguments) for name, arguments, _ in EACH])
     for (name, _, expected_text), text in zip(EACH, texts(events), strict=True):
         assert expected_text in text, f"{name}: {text}"
-    assert unused(kit, events) == set()
+    assert find_unused_tools(kit, events) == set()
     assert len([image for result in results(events) for image in result.images]) == 2
     assert any("of 2" in output.text for output in of(events, e.ExecutionOutput))
     servers, root = kit.agents[0].mcp, str(kit.root)
@@ -185,7 +185,7 @@ async def test_the_files_of_a_project(kit: Kit) -> None:
     assert root in replies[0]
     assert replies[1] == "one\ntwo\n"
     assert [text.startswith("ERROR") for text in replies] == [False] * 14 + [True]
-    assert unused(kit, events) == set()
+    assert find_unused_tools(kit, events) == set()
     assert (kit.root / "c.txt").read_text() == "four\n"
 
 
@@ -216,7 +216,7 @@ async def test_a_repository(kit: Kit) -> None:
     events, _ = await run_calls(kit, server, calls)
     assert [text.startswith("ERROR") for text in texts(events)] == [False] * len(calls), texts(events)
     assert "first" in texts(events)[4]
-    assert unused(kit, events) == set()
+    assert find_unused_tools(kit, events) == set()
     reads = [start.read_only for start in of(events, e.ExecutionStart)]
     assert reads[:4] == [True, False, True, False]  # by the hints that were accepted
 
@@ -228,12 +228,12 @@ async def test_the_time_and_a_kill_in_the_middle(kit: Kit) -> None:
         Call("it__get_current_time", timezone="No/Where"),
     ]
     events, chat = await run_calls(kit, {"command": need(BIN / "mcp-server-time")}, calls)
-    assert unused(kit, events) == set()
+    assert find_unused_tools(kit, events) == set()
     now, converted, wrong = texts(events)
     assert "Europe/Berlin" in now
     assert "Asia/Tokyo" in converted
     assert wrong.startswith("ERROR")
-    connection, _ = await kit.agents[0].mcp.hub.connected("it", str(kit.root))
+    connection, _ = await kit.agents[0].mcp.hub.connect_server("it", str(kit.root))
     old_restarts = connection.restarts
     for pid in own_children("mcp-server-time"):
         os.kill(pid, signal.SIGKILL)

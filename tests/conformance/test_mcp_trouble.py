@@ -99,7 +99,7 @@ def overheard(kit: Kit, name: str, command: list[str]) -> dict[str, Any]:
 async def ready(agent: Agent, kit: Kit, *names: str) -> None:
     """Until they have started, however busy the machine is: a run waits ten seconds for them, and goes on without."""
     for name in names:
-        connection, _ = await agent.mcp.hub.connected(name, str(kit.root))
+        connection, _ = await agent.mcp.hub.connect_server(name, str(kit.root))
         await connection.ready()
 
 

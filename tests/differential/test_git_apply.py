@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.texts import changed_lines, joined, random_cases, random_lines
+from tests.differential.texts import changed_lines, join_lines, random_cases, random_lines
 from treadle.adapters.tools.builtin.patching import plan
 from treadle.errors import EditError
 
@@ -45,7 +45,7 @@ def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(folder: Pa
     for chance in random_cases(80, 3_000, "drift"):
         lines = [f"{number} {line}" for number, line in enumerate(random_lines(chance, 40))]  # each line once
         new_lines = changed_lines(chance, lines)
-        old, new, now = (joined(each).decode() for each in (lines, new_lines, changed_lines(chance, lines)))
+        old, new, now = (join_lines(each).decode() for each in (lines, new_lines, changed_lines(chance, lines)))
         patch = _git(folder, "diff", *(_write(folder, {"f": (text, False)}) for text in (old, new)))
         _write(folder, {"f": (now, False)})
         process = _run_git(folder, "apply", "-", stdin_text=patch)
@@ -65,7 +65,7 @@ def _with_returns(tree: Tree) -> Tree:
 
 
 def _random_file(chance: random.Random) -> tuple[str, bool]:
-    text = joined(random_lines(chance), final_newline=chance.random() < 0.8).decode()
+    text = join_lines(random_lines(chance), final_newline=chance.random() < 0.8).decode()
     return text, chance.random() < 0.2
 
 
@@ -80,7 +80,7 @@ def _changed_tree(chance: random.Random, old: Tree) -> Tree:
         match chance.choice(("change", "change", "change", "delete", "mode", "keep", "move")):
             case "change":
                 lines = changed_lines(chance, text.split("\n")[:-1] if text.endswith("\n") else text.split("\n"))
-                new[path] = (joined(lines, final_newline=chance.random() < 0.8).decode(), executable)
+                new[path] = (join_lines(lines, final_newline=chance.random() < 0.8).decode(), executable)
             case "mode":
                 new[path] = (text, not executable)
             case "keep":

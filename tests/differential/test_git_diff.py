@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.texts import changed_lines, joined, random_cases, random_lines
+from tests.differential.texts import changed_lines, join_lines, random_cases, random_lines
 from treadle.diff.diff import diff, hunks, only, without
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -18,7 +18,7 @@ def test_git_makes_the_new_text_of_our_diff(tmp_path: Path) -> None:
     for chance in random_cases(150, 5_000, "diff"):
         lines = random_lines(chance, 60)
         old, new = (
-            joined(each, final_newline=chance.random() < 0.8)
+            join_lines(each, final_newline=chance.random() < 0.8)
             for each in (lines, changed_lines(chance, changed_lines(chance, lines)))
         )
         if old == new:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.texts import changed_lines, joined, random_cases, random_lines
+from tests.differential.texts import changed_lines, join_lines, random_cases, random_lines
 from treadle.diff.merge import merge
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -20,7 +20,9 @@ def test_a_clean_merge_is_what_git_makes_of_it(tmp_path: Path) -> None:
         ours = changed_lines(chance, lines)
         theirs = changed_lines(chance, ours if chance.random() < 0.3 else lines)
         final_newline = chance.random() < 0.9
-        texts = [joined(each, final_newline=final_newline or chance.random() < 0.5) for each in (lines, ours, theirs)]
+        texts = [
+            join_lines(each, final_newline=final_newline or chance.random() < 0.5) for each in (lines, ours, theirs)
+        ]
         merged, by_git = merge(*texts), _merge_with_git(tmp_path, *texts)
         total += 1
         if by_git is not None and merged.clashes:

@@ -47,6 +47,6 @@ def changed_lines(chance: random.Random, lines: list[str]) -> list[str]:
     return new
 
 
-def joined(lines: list[str], *, final_newline: bool = True, newline: str = "\n") -> bytes:
+def join_lines(lines: list[str], *, final_newline: bool = True, newline: str = "\n") -> bytes:
     text = newline.join(lines)
     return (text + newline if lines and final_newline else text).encode()

@@ -28,7 +28,7 @@ def blocks(page: str) -> dict[str, str]:
     return code_blocks
 
 
-def scripted(*turns: Sequence[Any]) -> ScriptedModel:
+def make_scripted_model(*turns: Sequence[Any]) -> ScriptedModel:
     return ScriptedModel([Turn(tuple(parts)) for parts in turns], follow="calls")
 
 
@@ -59,7 +59,7 @@ async def test_a_chat_and_resuming_it(project: Path, capsys: pytest.CaptureFixtu
 
 
 async def test_answers_as_values(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = scripted([Say("Yes.")], [Say('{"good": true, "why": "tests pass"}')])
+    model = make_scripted_model([Say("Yes.")], [Say('{"good": true, "why": "tests pass"}')])
     names: dict[str, Any] = {"project": project, "__name__": "example"}
     async with Agent(model=model) as names["agent"]:
         await execute(GUIDE["Answers as values"], names)
@@ -70,13 +70,13 @@ async def test_tools_of_your_own(project: Path) -> None:
     names = await execute(GUIDE["Tools of your own"], {})
     schema = names["population"].spec.parameters
     assert schema["required"] == ["city"]
-    model = scripted([Call("population", city="Bern")], [Say("443,000 people live there.")])
+    model = make_scripted_model([Call("population", city="Bern")], [Say("443,000 people live there.")])
     async with Agent(model=model, tools=[names["population"]]) as agent:
         assert (await agent.chat(root=project).ask("How many?")).text.startswith("443,000")
 
 
 async def test_tools_that_run_elsewhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = scripted([Call("lookup", name="Ada")], [Say("Customer 1815.")])
+    model = make_scripted_model([Call("lookup", name="Ada")], [Say("Customer 1815.")])
     names: dict[str, Any] = {"project": project, "DynamicTool": DynamicTool}
     async with Agent(model=model) as names["agent"]:
         await execute(GUIDE["Tools that run elsewhere"], names)
@@ -85,7 +85,7 @@ async def test_tools_that_run_elsewhere(project: Path, capsys: pytest.CaptureFix
 
 
 async def test_approvals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = scripted([Call("run_command", command="rm notes.txt")], [Say("Deleted.")])
+    model = make_scripted_model([Call("run_command", command="rm notes.txt")], [Say("Deleted.")])
     names: dict[str, Any] = {"project": project}
     async with Agent(model=model) as names["agent"]:
         await execute(GUIDE["Approvals and questions"], names)
@@ -103,7 +103,7 @@ async def test_while_it_runs(project: Path) -> None:
         await sent_signal.wait()
         return "done"
 
-    model = scripted([Call("busy")], [Say("I use the other file.")], [Say("The changelog is updated.")])
+    model = make_scripted_model([Call("busy")], [Say("I use the other file.")], [Say("The changelog is updated.")])
     names: dict[str, Any] = {}
     async with Agent(model=model, tools=[busy]) as agent:
         chat = names["chat"] = agent.chat(root=project, verify=False)  # this model only talks
@@ -119,14 +119,14 @@ async def test_while_it_runs(project: Path) -> None:
 
 async def test_plain_chat_and_applying(project: Path, capsys: pytest.CaptureFixture[str]) -> None:  # L-18
     names: dict[str, Any] = {"project": project}
-    async with Agent(model=scripted([Say("```python\nprint('hello')\n```")])) as names["agent"]:
+    async with Agent(model=make_scripted_model([Say("```python\nprint('hello')\n```")])) as names["agent"]:
         await execute(GUIDE["Plain chat, and applying what it says"], names)
     assert capsys.readouterr().out.startswith("True Created hello.py (+1 -0).")
     assert (project / "hello.py").read_text() == "print('hello')\n"
 
 
 def test_without_async(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model: Model = scripted([Say("They say hello.")])
+    model: Model = make_scripted_model([Say("They say hello.")])
     exec(GUIDE["Without async"], {"project": project, "model": model})
     assert capsys.readouterr().out.splitlines()[-1] == "session.idle"
 

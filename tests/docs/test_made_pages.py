@@ -19,7 +19,7 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").lower()
 
 @pytest.mark.thorough(one_of=8)
 def test_the_reference_is_up_to_date() -> None:
-    assert reference.outdated() == [], "run: make docs"
+    assert reference.find_outdated_pages() == [], "run: make docs"
 
 
 def test_the_state_table_is_up_to_date() -> None:
@@ -30,10 +30,10 @@ def test_the_state_table_is_up_to_date() -> None:
 def test_a_page_that_differs_is_noticed(tmp_path: Path) -> None:
     for name, make in reference.PAGES.items():
         (tmp_path / name).write_text(make(), encoding="utf-8")
-    assert reference.outdated(tmp_path) == []
+    assert reference.find_outdated_pages(tmp_path) == []
     (tmp_path / "errors.md").write_text("old", encoding="utf-8")
     (tmp_path / "events.md").unlink()
-    assert reference.outdated(tmp_path) == ["events.md", "errors.md"]
+    assert reference.find_outdated_pages(tmp_path) == ["events.md", "errors.md"]
 
 
 @pytest.mark.thorough(one_of=8)

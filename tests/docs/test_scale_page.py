@@ -7,7 +7,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from treadle.adapters.stores.postgres import PostgresStore
-from treadle.testing.store_contract.helpers import A, begin, claimed
+from treadle.testing.store_contract.helpers import A, begin, claim_lease
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "scale.md").read_text(encoding="utf-8")
 STATEMENTS = re.findall(r"```sql\n(.*?)```", PAGE, flags=re.S)
@@ -22,7 +22,7 @@ async def test_the_sql_of_the_page_works(postgres: str) -> None:
         assert (await connection.fetchrow(size))["events"] == 1
         assert await connection.execute(vacuum) == "ALTER TABLE"
         assert (await connection.fetchrow(waiting))["waiting"] == 1
-        await claimed(store, "w1")
+        await claim_lease(store, "w1")
         assert [tuple(row) for row in await connection.fetch(held_query)] == [("w1", 1)]
         assert (await connection.fetchrow(waiting))["waiting"] == 0
     finally:

@@ -119,7 +119,7 @@ async def follow(chat: Chat, task: Visit) -> int:
             if isinstance(envelope.data, ActionRequired):
                 code = WAITING
         events = await chat.events()
-        more = (task.undo and not undone(events)) or (task.apply and not applied(events))
+        more = (task.undo and not undone(events)) or (task.apply and not has_applied_block(events))
         return WAITING if code == IDLE and more else code
 
 
@@ -153,7 +153,7 @@ async def due(chat: Chat, task: Visit) -> CommandStream:
             return chat.send(task.prompt).resume_after(last_seen)
         if open_actions := await chat.actions():
             return answer(chat, open_actions).resume_after(last_seen)
-        if task.apply and await chat.status() in ("idle", "error") and not applied(events):
+        if task.apply and await chat.status() in ("idle", "error") and not has_applied_block(events):
             return chat.apply(task.apply).resume_after(last_seen)
         if task.undo and await chat.status() in ("idle", "error") and not undone(events):
             restore_count = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
@@ -161,7 +161,7 @@ async def due(chat: Chat, task: Visit) -> CommandStream:
     return chat.resume().resume_after(last_seen)
 
 
-def applied(events: list[Envelope]) -> bool:
+def has_applied_block(events: list[Envelope]) -> bool:
     return any(isinstance(envelope.data, UserMessage) and envelope.data.source == "apply" for envelope in events)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.chance import some
 from tests.faults.driver import WAITING
 from tests.faults.harness import Case
-from tests.faults.test_every_point import every_passing, listed, new_case
+from tests.faults.test_every_point import every_passing, list_passings, new_case
 from treadle.protocol.events import ExecutionComplete, FilesChanged, RunEnd, UserMessage
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
@@ -41,7 +41,7 @@ def check_applied(case: Case) -> None:
 def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path) -> None:
     with FakeOpenAI(ANSWER) as fake:
         undisturbed_case = make_answered_case(tmp_path / "listed", fake)
-        points = listed(undisturbed_case, 1)
+        points = list_passings(undisturbed_case, 1)
         check_applied(undisturbed_case)
     names = {name for _, name, _ in points}
     assert names >= {"append.before:user.message", "tool.before:write_file", "tool.write_after", "lease.claimed"}

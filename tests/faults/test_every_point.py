@@ -48,7 +48,7 @@ each = pytest.mark.parametrize(
 )
 
 
-def listed(case: Case, first_visit: int = 0) -> list[Point]:
+def list_passings(case: Case, first_visit: int = 0) -> list[Point]:
     """Every passing of every point in an undisturbed run, visit by visit, from visit `first_visit` on."""
     points: list[Point] = []
     code = WAITING
@@ -75,7 +75,7 @@ def list_points(tmp_path_factory: pytest.TempPathFactory) -> Passed:
     def points(scenario: str) -> list[Point]:
         with FakeOpenAI(SCENARIOS[scenario]) as fake:
             first = Case(tmp_path_factory.mktemp(scenario), fake, undo=scenario == "undo")
-            points = listed(first)
+            points = list_passings(first)
             first.check()
         assert {name for _, name, _ in points} >= EXPECTED
         return points

@@ -49,7 +49,7 @@ def state_of(path: Path) -> FileState | None:
     return FileState("file", 0o644, "ab", 2) if path.exists() else None
 
 
-def planned(root: Path, entries: dict[str, tuple[str, str]], *, folders: bool) -> list[FileChange]:
+def plan_changes(root: Path, entries: dict[str, tuple[str, str]], *, folders: bool) -> list[FileChange]:
     """With the folders that come into being as changes of their own, as a command's effect has them, or without, as a
     patch has them."""
     changes: dict[str, FileChange] = {}
@@ -112,7 +112,7 @@ def test_git_takes_no_changed_folder_for_a_repository(tmp_path: Path, seed: int)
         subprocess.run(["git", "init", "-q", "--bare", str(root / "fixture.git")], check=True, capture_output=True)
     for _ in range(4):
         entries = step(dice, root)
-        changes = planned(root, entries, folders=dice.random() < 0.5)
+        changes = plan_changes(root, entries, folders=dice.random() < 0.5)
         excluded_paths = frozenset(left_out(changes, lambda path: os.path.lexists(root / path)))
         made_paths = [change.path for change in changes if change.path not in excluded_paths]
         for path in made_paths:
@@ -139,12 +139,12 @@ def _parts(root: Path, folder: Path, path: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", ["config", "hooks/post-checkout", "HEAD", "packed-refs"])
 def test_a_bare_repository_of_the_project_is_not_changed(tmp_path: Path, name: str) -> None:  # fault 35
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "t/fixture")], check=True, capture_output=True)
-    changes = planned(tmp_path, {f"t/fixture/{name}": ("file", "x")}, folders=True)
+    changes = plan_changes(tmp_path, {f"t/fixture/{name}": ("file", "x")}, folders=True)
     assert f"t/fixture/{name}" in left_out(changes, lambda path: os.path.lexists(tmp_path / path))
-    other_changes = planned(tmp_path, {"t/fixture/README": ("file", "x"), "t/other": ("file", "x")}, folders=True)
+    other_changes = plan_changes(tmp_path, {"t/fixture/README": ("file", "x"), "t/other": ("file", "x")}, folders=True)
     assert left_out(other_changes, lambda path: os.path.lexists(tmp_path / path)) == {}
 
 
 def test_one_patch_without_folders_of_its_own_makes_none(tmp_path: Path) -> None:  # fault 35
     entries = {f"x/{name}": ("file", "x") for name in ("HEAD", "objects/a", "refs/heads/a", "config")}
-    assert set(left_out(planned(tmp_path, entries, folders=False), lambda _path: False)) == set(entries)
+    assert set(left_out(plan_changes(tmp_path, entries, folders=False), lambda _path: False)) == set(entries)

@@ -37,7 +37,7 @@ def git(folder: Path, *words: str) -> str:
     return result.stdout.strip()
 
 
-def configured(text: str) -> Spoil:
+def add_configuration(text: str) -> Spoil:
     def spoil(project: Path, act: str) -> None:
         with (project / ".git/config").open("a") as file:
             file.write(text.replace("ACT", act))
@@ -45,10 +45,10 @@ def configured(text: str) -> Spoil:
     return spoil
 
 
-def included(text: str) -> Spoil:
+def add_included_settings(text: str) -> Spoil:
     def spoil(project: Path, act: str) -> None:
         (project / "settings").write_text(text.replace("ACT", act))
-        configured("[include]\n\tpath = ../settings\n")(project, act)
+        add_configuration("[include]\n\tpath = ../settings\n")(project, act)
 
     return spoil
 
@@ -60,12 +60,12 @@ def missing_objects(text: str) -> Spoil:
         head = git(project, "rev-parse", "HEAD")
         (project / ".git/objects" / head[:2] / head[2:]).unlink()
         partial = '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = "origin"\n'
-        configured(partial + text)(project, act)
+        add_configuration(partial + text)(project, act)
 
     return spoil
 
 
-def hooked(project: Path, act: str) -> None:
+def add_hooks(project: Path, act: str) -> None:
     for name in ("reference-transaction", "post-checkout", "post-index-change", "pre-commit", "fsmonitor-watchman"):
         hook = project / ".git/hooks" / name
         hook.parent.mkdir(exist_ok=True)
@@ -74,14 +74,14 @@ def hooked(project: Path, act: str) -> None:
 
 
 def hooked_by_name(project: Path, act: str) -> None:
-    hooked(project, act)
-    configured("[core]\n\thooksPath = .git/hooks\n")(project, act)
+    add_hooks(project, act)
+    add_configuration("[core]\n\thooksPath = .git/hooks\n")(project, act)
 
 
-def attributed(project: Path, act: str) -> None:
+def add_attributes(project: Path, act: str) -> None:
     (project / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
     evil = '[filter "evil"]\n\tclean = "ACT"\n\tsmudge = "ACT"\n\tprocess = "ACT"\n\trequired = true\n'
-    configured(evil + '[diff "evil"]\n\tcommand = "ACT"\n\ttextconv = "ACT"\n[diff]\n\texternal = "ACT"\n')(
+    add_configuration(evil + '[diff "evil"]\n\tcommand = "ACT"\n\ttextconv = "ACT"\n[diff]\n\texternal = "ACT"\n')(
         project, act
     )
 
@@ -92,22 +92,22 @@ def included_from_outside(head: str) -> Spoil:
         outside.write_text(
             f'[core]\n\tfsmonitor = "{act}; false"\n\tpager = "{act}"\n[alias]\n\trev-parse = "!{act}"\n'
         )
-        configured(f"{head}\n\tpath = {outside}\n")(project, act)
+        add_configuration(f"{head}\n\tpath = {outside}\n")(project, act)
 
     return spoil
 
 
 def of_the_worktree(project: Path, act: str) -> None:
-    configured("[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n")(project, act)
+    add_configuration("[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n")(project, act)
     (project / ".git/config.worktree").write_text(f'[core]\n\tfsmonitor = "{act}; false"\n\thooksPath = hooks\n')
-    hooked(project, act)
+    add_hooks(project, act)
 
 
-def borrowed(project: Path, act: str) -> None:
+def borrow_repository(project: Path, act: str) -> None:
     """Objects, references and hooks of a repository that lies beside the project."""
     other_repository = project.parent / "beside"
     shutil.copytree(project / ".git", other_repository)
-    hooked(project, act)
+    add_hooks(project, act)
     shutil.copytree(project / ".git/hooks", other_repository / "hooks", dirs_exist_ok=True)
     (project / ".git/objects/info/alternates").write_text(f"{other_repository}/objects\n")
     (project / ".git/commondir").write_text(f"{other_repository}\n")
@@ -128,14 +128,14 @@ VECTORS: dict[str, Spoil] = {
     "a promisor by a proxy": missing_objects(
         PROMISOR + '\turl = git://example.invalid/x\n[core]\n\tgitProxy = "ACT"\n'
     ),
-    "hooks": hooked,
+    "hooks": add_hooks,
     "a folder of hooks": hooked_by_name,
-    "a monitor": configured('[core]\n\tfsmonitor = "ACT; false"\n\tfsmonitorHookVersion = 1\n'),
-    "a pager and an editor": configured(
+    "a monitor": add_configuration('[core]\n\tfsmonitor = "ACT; false"\n\tfsmonitorHookVersion = 1\n'),
+    "a pager and an editor": add_configuration(
         '[core]\n\tpager = "ACT"\n\teditor = "ACT"\n\taskPass = "ACT"\n[pager]\n\tref = "ACT"\n'
     ),
-    "filters and external diffs": attributed,
-    "aliases": configured(
+    "filters and external diffs": add_attributes,
+    "aliases": add_configuration(
         "[alias]\n"
         + "".join(
             f'\t{word} = "!ACT"\n' for word in ("rev-parse", "symbolic-ref", "update-ref", "config", "merge-base")
@@ -144,18 +144,20 @@ VECTORS: dict[str, Spoil] = {
     "a credential helper": missing_objects(
         PROMISOR + '\turl = http://127.0.0.1:1/x\n[credential]\n\thelper = "!ACT"\n'
     ),
-    "alternate references": configured('[core]\n\talternateRefsCommand = "ACT"\n'),
-    "signatures": configured('[gpg]\n\tprogram = "ACT"\n[log]\n\tshowSignature = true\n'),
-    "an included file": included('[core]\n\tfsmonitor = "ACT; false"\n\thooksPath = .git/hooks\n\tpager = "ACT"\n'),
+    "alternate references": add_configuration('[core]\n\talternateRefsCommand = "ACT"\n'),
+    "signatures": add_configuration('[gpg]\n\tprogram = "ACT"\n[log]\n\tshowSignature = true\n'),
+    "an included file": add_included_settings(
+        '[core]\n\tfsmonitor = "ACT; false"\n\thooksPath = .git/hooks\n\tpager = "ACT"\n'
+    ),
     "included from outside": included_from_outside("[include]"),
     "included from outside when it is here": included_from_outside('[includeIf "gitdir:/"]'),
     "settings of the worktree": of_the_worktree,
-    "borrowed from beside": borrowed,
-    "hooks by their settings": configured(
+    "borrowed from beside": borrow_repository,
+    "hooks by their settings": add_configuration(
         '[hook "evil"]\n\tcommand = "ACT"\n\tevent = reference-transaction\n\tevent = post-checkout\n'
     ),
-    "another work tree": configured('[core]\n\tworktree = /\n\tfsmonitor = "ACT; false"\n'),
-    "included when it is here": included('[alias]\n\trev-parse = "!ACT"\n'),
+    "another work tree": add_configuration('[core]\n\tworktree = /\n\tfsmonitor = "ACT; false"\n'),
+    "included when it is here": add_included_settings('[alias]\n\trev-parse = "!ACT"\n'),
 }
 
 

@@ -48,7 +48,7 @@ class ViewTreadle(Treadle):
     def has_ended(self) -> bool:
         return all(job["status"] != "running" for job in self.jobs("--all"))
 
-    def committed(self) -> list[list[str]]:
+    def list_committed_paths(self) -> list[list[str]]:
         """What the log says to have been changed, by event."""
         changes = [event["data"] for event in self.log() if event["type"] == "workspace.files_changed"]
         return [[file["path"] for file in change["files"]] for change in changes]
@@ -75,7 +75,7 @@ def test_killed_while_a_running_job_is_committed(tmp_path: Path, point: str) -> 
     assert treadle.content() == {"one": "1\n"}
     treadle.command("jobs", "--stop")
     assert [job["pending"] for job in treadle.jobs("--all")] == [0]
-    assert treadle.committed() == [["one"]]
+    assert treadle.list_committed_paths() == [["one"]]
 
 
 @pytest.mark.parametrize("point", COMMIT_POINTS)
@@ -86,7 +86,7 @@ def test_killed_while_an_ended_job_is_committed(tmp_path: Path, point: str) -> N
         code, _ = treadle.resume()
     assert code == 0
     assert treadle.content() == {"one": "1\n"}
-    assert treadle.committed() == [["one"]]
+    assert treadle.list_committed_paths() == [["one"]]
     assert [job["pending"] for job in treadle.jobs("--all")] == [0]
     treadle.command("undo", "last", "--yes")
     assert treadle.content() == {}
@@ -104,7 +104,7 @@ def test_killed_while_the_next_run_commits_what_a_job_left(tmp_path: Path, point
         code, _ = treadle.resume()
     assert code == 0
     assert treadle.content() == {"one": "1\n"}
-    assert treadle.committed() == [["one"]]
+    assert treadle.list_committed_paths() == [["one"]]
     assert treadle.jobs() == []
 
 
@@ -116,7 +116,7 @@ def test_killed_while_a_job_is_stopped(tmp_path: Path) -> None:
         code, events = treadle.resume()
     assert code == 0
     assert "A one" in results(events)[-1]["result"]
-    assert treadle.committed() == [["one"]]
+    assert treadle.list_committed_paths() == [["one"]]
 
 
 def test_with_the_supervisor_gone_only_what_was_committed_is_there(tmp_path: Path) -> None:
@@ -134,5 +134,5 @@ def test_with_the_supervisor_gone_only_what_was_committed_is_there(tmp_path: Pat
     assert code == 0
     assert "nothing of what it had changed" in results(events)[-1]["error"]
     assert treadle.content() == {"one": "1\n"}
-    assert treadle.committed() == [["one"]]
+    assert treadle.list_committed_paths() == [["one"]]
     assert [(job["status"], job["pending"]) for job in treadle.jobs("--all")] == [("lost", 0)]

@@ -213,7 +213,7 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
 
     listed: list[int] = []
     list_chats = ReadTables.list_chats
-    monkeypatch.setattr(ReadTables, "list_chats", lambda *values: _counted(listed, list_chats(*values)))
+    monkeypatch.setattr(ReadTables, "list_chats", lambda *values: _count_rows(listed, list_chats(*values)))
     assert invoke(["chats"]) == 0
     output = capsys.readouterr()
     assert len(output.out.splitlines()) == chats.MOST
@@ -223,6 +223,6 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     assert len(capsys.readouterr().out.splitlines()) == 301
 
 
-def _counted(counts: list[int], rows: Sequence[Listed]) -> Sequence[Listed]:
+def _count_rows(counts: list[int], rows: Sequence[Listed]) -> Sequence[Listed]:
     counts.append(len(rows))
     return rows

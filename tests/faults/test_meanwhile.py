@@ -53,7 +53,7 @@ def an_agent(folder: Path) -> Agent:
 
 async def count_points(folder: Path) -> int:
     """How many points an undisturbed run passes once its message is written."""
-    async with an_agent(prepared(folder)) as agent:
+    async with an_agent(prepare_folder(folder)) as agent:
         chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)
         with faults() as fault_log:
             assert (await chat.ask("Go.")).text == "All done."
@@ -61,7 +61,7 @@ async def count_points(folder: Path) -> int:
         return len(fault_log.passed)
 
 
-def prepared(folder: Path) -> Path:
+def prepare_folder(folder: Path) -> Path:
     (folder / "root").mkdir(parents=True)
     (folder / "root" / "notes.txt").write_text("one\n")
     return folder
@@ -77,7 +77,7 @@ async def follow_until_idle(agent: Agent, chat: Chat) -> None:
 
 async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awaitable[None]]) -> list[str]:
     """Start a run, do the deed at the nth point, and see the chat to its end. Return the checker's problems."""
-    prepared(folder)
+    prepare_folder(folder)
     agent, second_agent = an_agent(folder), an_agent(folder)
     try:
         chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)

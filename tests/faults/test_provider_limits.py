@@ -53,34 +53,34 @@ class Wire(NamedTuple):
     """The bytes that a server of this kind may send to keep the line open."""
 
 
-def priced(provider: str) -> ModelInfo:
+def make_priced_model(provider: str) -> ModelInfo:
     return ModelInfo(provider, "fake", usd_per_million_input=1.0, usd_per_million_output=1.0)
 
 
 WIRES = {
     "openai": Wire(
         FakeOpenAI,
-        lambda fake: OpenAIChat(priced("openai"), base_url=fake.base_url),
+        lambda fake: OpenAIChat(make_priced_model("openai"), base_url=fake.base_url),
         b': OPENROUTER PROCESSING\n\ndata: {"choices":[{"delta":{}}]}\n\ndata: {"choices":[],"usage":{}}\n\n',
     ),
     "responses": Wire(
         FakeResponses,
-        lambda fake: OpenAIResponses(priced("openai"), base_url=fake.base_url),
+        lambda fake: OpenAIResponses(make_priced_model("openai"), base_url=fake.base_url),
         b': ping\n\nevent: response.in_progress\ndata: {"type":"response.in_progress","response":{}}\n\n',
     ),
     "anthropic": Wire(
         FakeAnthropic,
-        lambda fake: AnthropicMessages(priced("anthropic"), base_url=fake.base_url),
+        lambda fake: AnthropicMessages(make_priced_model("anthropic"), base_url=fake.base_url),
         b'event: ping\ndata: {"type":"ping"}\n\n',
     ),
     "gemini": Wire(
         FakeGemini,
-        lambda fake: Gemini(priced("gemini"), base_url=fake.base_url),
+        lambda fake: Gemini(make_priced_model("gemini"), base_url=fake.base_url),
         b': ping\n\ndata: {"usageMetadata":{"promptTokenCount":3}}\n\n',
     ),
     "ollama": Wire(
         FakeOllama,
-        lambda fake: OllamaChat(priced("ollama"), base_url=fake.url),
+        lambda fake: OllamaChat(make_priced_model("ollama"), base_url=fake.url),
         b'\n{"message":{"role":"assistant","content":""},"done":false}\n',
     ),
 }
@@ -267,7 +267,7 @@ async def test_a_call_that_is_long_in_the_writing_is_no_silence() -> None:
     text = '<tool_call>{"name": "note", "arguments": {"text": "' + "x" * 60 + '"}}</tool_call>'
     tools = (ToolSpec("note", "Write something down.", {"type": "object", "properties": {"text": {"type": "string"}}}),)
     with FakeOpenAI([Reply(text=text, chunk_size=1, every_s=0.01)]) as fake:
-        model = OpenAIChat(priced("openai"), base_url=fake.base_url)
+        model = OpenAIChat(make_priced_model("openai"), base_url=fake.base_url)
         stream = Ladder(model, "text").stream(ModelRequest("", [UserEntry("Go.")], tools))
         items = [list(item) async for item in stream]
         await model.close()

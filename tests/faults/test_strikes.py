@@ -16,7 +16,7 @@ from tests.faults.chance import SEED, SOAK
 from tests.faults.driver import FAILED, IDLE, WAITING
 from tests.faults.harness import Case
 from tests.faults.scenarios import STRUCK
-from tests.faults.test_every_point import Point, every_passing, listed
+from tests.faults.test_every_point import Point, every_passing, list_passings
 from treadle.protocol.files import FileState
 from treadle.testing.checker import check_files, files_of
 from treadle.testing.fake_openai import FakeOpenAI
@@ -89,7 +89,7 @@ def choose_strikes(scene: str, points: list[Point]) -> list[tuple[str, Point]]:
 
 def cases(scene: str, shard: int, tmp_path: Path) -> Iterator[tuple[Case, Tree, str]]:
     with FakeOpenAI(STRUCK[scene]) as fake:
-        points = listed(new_case(tmp_path / "listed", fake, scene))
+        points = list_passings(new_case(tmp_path / "listed", fake, scene))
     for number, (strike, point) in list(enumerate(choose_strikes(scene, points)))[shard::SHARDS]:
         visits, name, passing = point
         with FakeOpenAI(STRUCK[scene]) as fake:

@@ -12,7 +12,7 @@ from tests.faults.chance import some
 from tests.faults.driver import IDLE, WAITING
 from tests.faults.harness import Case
 from tests.faults.scenarios import SCENARIOS
-from tests.faults.test_every_point import Point, listed
+from tests.faults.test_every_point import Point, list_passings
 from treadle.protocol import events as e
 from treadle.testing.fake_openai import FakeOpenAI
 
@@ -33,7 +33,7 @@ def names(collector: Collector) -> Counter[str]:
 def test_a_run_that_is_killed_anywhere_is_one_tree(scenario: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
         (tmp_path / "whole").mkdir()
-        points = listed(Case(tmp_path / "whole", fake, collector=collector.url))
+        points = list_passings(Case(tmp_path / "whole", fake, collector=collector.url))
         span_counts = names(collector)
         assert collector.problems() == []
         assert len({span.trace for span in collector.spans}) == 1

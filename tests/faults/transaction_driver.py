@@ -58,7 +58,7 @@ def fresh(folder: Path) -> Bench:
     return bench
 
 
-def forked(work: Callable[[], object], kill_at: int = 0) -> int:
+def run_in_fork(work: Callable[[], object], kill_at: int = 0) -> int:
     """Do something in a process of its own; the signal that ended it, or 0, or a negative number for an error."""
     pid = os.fork()
     if pid == 0:
@@ -203,14 +203,14 @@ CASES: dict[str, type[Case]] = {each.__name__.lower(): each for each in (Commit,
 def strike(kind: type[Case], folder: Path, point: int) -> tuple[bool, list[str]]:
     """Kill at this point, let another complete it. Return true if there was such a point, and the problems."""
     case = kind(folder)
-    exit_code = forked(case.run, point)
+    exit_code = run_in_fork(case.run, point)
     if exit_code not in (0, signal.SIGKILL):
         case.wrong.append("it failed")
     name = "c_1/u_1" if kind is Restore else "c_1/1.0"
     if exit_code == signal.SIGKILL and case.bench.journals.read(name) is None:
         case.expect("undecided", _without_temps(picture(case.bench.project)), case.before)
     case.meanwhile()
-    if forked(lambda: _completed(case)) != 0:
+    if run_in_fork(lambda: _complete_case(case)) != 0:
         case.wrong.append("it could not be completed")
     case.check()
     leftovers = [path for path in case.bench.left_over() if "incoming" not in path]
@@ -218,7 +218,7 @@ def strike(kind: type[Case], folder: Path, point: int) -> tuple[bool, list[str]]
     return exit_code == signal.SIGKILL, case.wrong
 
 
-def _completed(case: Case) -> None:
+def _complete_case(case: Case) -> None:
     case.complete()
     if case.wrong:
         raise AssertionError(case.wrong)

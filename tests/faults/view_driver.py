@@ -134,7 +134,7 @@ class Case:
                 time.sleep(0.005)
 
 
-def forked(work: Callable[[], Coroutine[Any, Any, None]], kill_at: int = 0) -> int:
+def run_in_fork(work: Callable[[], Coroutine[Any, Any, None]], kill_at: int = 0) -> int:
     """Do something in a process of its own; the signal that ended it, or 0, or a negative number for an error."""
     pid = os.fork()
     if pid == 0:
@@ -159,14 +159,14 @@ def problems_of(case: Case, scenario: str, point: int) -> list[str]:
     old, goal = picture(case.project), case.folder / "goal"
     goal.mkdir()
     build(goal, NEW)
-    if forked(case.intend):
+    if run_in_fork(case.intend):
         return [f"point {point}: the call could not be prepared"]
-    killed = forked(case.run, point)
+    killed = run_in_fork(case.run, point)
     if killed == 0:
         return [DONE]
     if scenario == "lost":
         case.end_supervisor()
-    code = forked(case.stop if scenario == "stop" else case.settle)
+    code = run_in_fork(case.stop if scenario == "stop" else case.settle)
     case.tidy()
     new = picture(case.project)
     context = f"{scenario}, killed ({killed}) at point {point}"

@@ -115,7 +115,7 @@ class Case:
 
     def inside(self) -> dict[str, bytes]:
         """The files of its world."""
-        with self.worlds.reached(self.world) as folder:
+        with self.worlds.open_folder(self.world) as folder:
             return contents(tree(folder))
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ def contents(nodes: dict[str, Node]) -> dict[str, bytes]:
     return {path: node[2] for path, node in nodes.items() if node[0] == "file"}
 
 
-def killed(work: Callable[[], None], point: int) -> bool:
+def kill_at_point(work: Callable[[], None], point: int) -> bool:
     """Do it in a fork that is killed at the point of this number. Return true if it came so far."""
     pid = os.fork()
     if pid == 0:
@@ -137,7 +137,7 @@ def killed(work: Callable[[], None], point: int) -> bool:
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
-def raised(work: Callable[[], None], point: int, error: BaseException) -> bool:
+def raise_at_point(work: Callable[[], None], point: int, error: BaseException) -> bool:
     """Do it, with an exception at the point of this number. Return true if it came so far."""
     has_struck = False
 
@@ -188,7 +188,7 @@ def main(folder: str, act: str, strike: str, world_kind: str, *user: str) -> Non
             case.differ()
         work = getattr(case, act)
         try:
-            struck = killed(work, point) if strike == "kill" else raised(work, point, RAISED[strike])
+            struck = kill_at_point(work, point) if strike == "kill" else raise_at_point(work, point, RAISED[strike])
             if struck:
                 work()
             if problem := case.wrong(act):

@@ -120,7 +120,7 @@ async def eventually(fact: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def recorded(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def select_recorded_events(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if not event.get("ephemeral")]
 
 

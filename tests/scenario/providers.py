@@ -106,7 +106,7 @@ def signatures(fake: Fake) -> list[str]:
     return [part["thoughtSignature"] for part in parts if "functionCall" in part]
 
 
-def signed(fake: Fake, thoughts: list[str]) -> bool:
+def has_signed_thoughts(fake: Fake, thoughts: list[str]) -> bool:
     return len(set(signatures(fake)) - {STAND_IN}) == len(thoughts)
 
 
@@ -121,7 +121,7 @@ def beside_calls(fake: Fake, thoughts: list[str]) -> bool:
 RETURNED: dict[str, Callable[[Fake, list[str]], bool]] = {
     "responses": thoughts_in_items,
     "anthropic": thoughts_in_messages,
-    "gemini": signed,
+    "gemini": has_signed_thoughts,
     "ollama": beside_calls,
 }
 """Checks that the thinking of earlier turns went back in the form that the provider wants (M-10)."""

@@ -44,7 +44,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     await new_agent.close()
 
 
-def served(agent: Agent, editor: Editor) -> Any:
+def connect_editor(agent: Agent, editor: Editor) -> Any:
     editor_agent = editing.EditorAgent(
         agent,
         lambda root: ChatOptions(model="scripted:test", root=root),
@@ -56,7 +56,7 @@ def served(agent: Agent, editor: Editor) -> Any:
 
 
 async def test_pages_of_a_list_hold_every_session_once(agent: Agent, tmp_path: Path) -> None:
-    server = served(agent, Editor())
+    server = connect_editor(agent, Editor())
     chats = [agent.chat(root=str(tmp_path)) for _ in range(editing.PAGE * 2 + 1)]
     for chat in chats:
         await chat.open()
@@ -73,7 +73,7 @@ async def test_pages_of_a_list_hold_every_session_once(agent: Agent, tmp_path: P
 
 async def test_a_failure_of_earlier_work_does_not_meet_the_next_prompt(agent: Agent, tmp_path: Path) -> None:
     editor = Editor()
-    server = served(agent, editor)
+    server = connect_editor(agent, editor)
     failed = asyncio.Event()
 
     def fail(_update: Any) -> None:
@@ -92,7 +92,7 @@ async def test_a_failure_of_earlier_work_does_not_meet_the_next_prompt(agent: Ag
 
 async def test_a_prompt_that_is_cancelled_while_it_waits_ends(agent: Agent, tmp_path: Path) -> None:
     editor = Editor()
-    server = served(agent, editor)
+    server = connect_editor(agent, editor)
     start_event, leaving = asyncio.Event(), asyncio.Event()
 
     async def dawdle() -> None:

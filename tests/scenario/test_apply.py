@@ -108,12 +108,12 @@ async def test_a_change_behind_the_back_of_the_person_is_not_overwritten(
     file.write_text("one\n")
     looked = WriteFile.prepare
 
-    async def meddled(self: WriteFile, invocation: Invocation) -> dict[str, Any] | None:
+    async def prepare_and_meddle(self: WriteFile, invocation: Invocation) -> dict[str, Any] | None:
         plan = await looked(self, invocation)
         file.write_text("mine\n")
         return plan
 
-    monkeypatch.setattr(WriteFile, "prepare", meddled)
+    monkeypatch.setattr(WriteFile, "prepare", prepare_and_meddle)
     chat = stage.agent([SCRIPT], builtin=True).chat(root=str(tmp_path))
     (result,) = of(await play(chat.apply("a.txt", content="theirs\n")), e.ExecutionComplete)
     assert not result.success

@@ -88,7 +88,7 @@ def person(
         scripted_person.close()
 
 
-def prepared(cli: CommandLine, script: str) -> tuple[str, ...]:
+def prepare_run(cli: CommandLine, script: str) -> tuple[str, ...]:
     (cli.project / "Makefile").write_text(".PHONY: count\ncount:\n\t@echo x >> count\n")
     return ("run", "Work.", "--model", cli.script(script), "--mode", "confirm")
 
@@ -99,7 +99,7 @@ def count(cli: CommandLine) -> int:
 
 
 def test_a_card_and_a_yes(cli: CommandLine) -> None:
-    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+    with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
         one.sees("[n]o")
         for words in ("command: make count", "severity: medium", "asked because:", "rule 1 would allow: `make count`"):
             assert words in one.seen
@@ -115,7 +115,7 @@ def test_a_card_and_a_yes(cli: CommandLine) -> None:
 
 def test_a_key_from_before_the_card_approves_nothing(cli: CommandLine) -> None:
     slow = MAKE.replace("[[turn]]", "[[turn]]\nwait_s = 5")
-    with person(cli, *prepared(cli, slow + DONE)) as one:
+    with person(cli, *prepare_run(cli, slow + DONE)) as one:
         one.sees("chat c_")
         one.presses(b"yy")
         one.sees("[n]o")
@@ -128,7 +128,7 @@ def test_a_key_from_before_the_card_approves_nothing(cli: CommandLine) -> None:
 
 def test_escape_stops_the_run(cli: CommandLine) -> None:  # L-07
     sleep = MAKE.replace("make count", "echo begun; sleep 600")
-    arguments = prepared(cli, sleep + DONE)[:-1]
+    arguments = prepare_run(cli, sleep + DONE)[:-1]
     with person(cli, *arguments, "ask", env={"TERM": "xterm"}) as one:
         one.sees("begun")
         one.presses(b"\x1b")
@@ -138,7 +138,7 @@ def test_escape_stops_the_run(cli: CommandLine) -> None:  # L-07
 
 @pytest.mark.thorough(one_of=8)
 def test_with_a_pipe_as_input_the_terminal_is_asked(cli: CommandLine) -> None:
-    arguments = shlex.join([sys.executable, "-m", "treadle", *prepared(cli, MAKE + DONE)])
+    arguments = shlex.join([sys.executable, "-m", "treadle", *prepare_run(cli, MAKE + DONE)])
     with person(cli, shell=f"echo context | {arguments}") as one:
         one.sees("[n]o")
         one.presses(b"y")
@@ -149,7 +149,7 @@ def test_with_a_pipe_as_input_the_terminal_is_asked(cli: CommandLine) -> None:
 
 
 def test_no_with_a_reason(cli: CommandLine) -> None:
-    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+    with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
         one.sees("[n]o")
         one.types("n")
         one.sees("why not?")
@@ -160,7 +160,7 @@ def test_no_with_a_reason(cli: CommandLine) -> None:
 
 
 def test_another_command_instead(cli: CommandLine) -> None:
-    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+    with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
         one.sees("[e]dit")
         one.types("e")
         one.sees("run instead: make count")  # the requested command, to be edited
@@ -170,7 +170,7 @@ def test_another_command_instead(cli: CommandLine) -> None:
 
 
 def test_always_in_this_project(cli: CommandLine) -> None:  # S-07
-    with person(cli, *prepared(cli, MAKE + MAKE + DONE)) as one:
+    with person(cli, *prepare_run(cli, MAKE + MAKE + DONE)) as one:
         one.sees("this [p]roject")
         one.types("p")
         one.sees("All done.")
@@ -181,7 +181,7 @@ def test_always_in_this_project(cli: CommandLine) -> None:  # S-07
 
 @pytest.mark.parametrize("answer", ["blue", "2"])
 def test_a_question_of_the_model(cli: CommandLine, answer: str) -> None:  # T-07
-    with person(cli, *prepared(cli, ASK + DONE)) as one:
+    with person(cli, *prepare_run(cli, ASK + DONE)) as one:
         one.sees("1 red")
         one.sees("a number, or your own words")
         one.types(answer)
@@ -192,7 +192,7 @@ def test_a_question_of_the_model(cli: CommandLine, answer: str) -> None:  # T-07
 @pytest.mark.thorough(one_of=8)
 def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
     for key, code in ((b"\x04", 56), (None, -9)):
-        with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
             one.sees("[n]o")
             if key is None:
                 one.process.kill()
@@ -207,7 +207,7 @@ def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
 @pytest.mark.thorough(one_of=8)
 def test_answered_elsewhere_while_the_card_is_shown(cli: CommandLine) -> None:  # S-08, fault 6
     for answer, ran in (("--deny", 0), (None, 1)):
-        with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
             one.sees("[n]o")
             assert cli("approve", "last", *([answer] if answer else [])).code == 0
             one.sees("answered elsewhere")
@@ -217,7 +217,7 @@ def test_answered_elsewhere_while_the_card_is_shown(cli: CommandLine) -> None:  
 
 
 def test_an_answer_that_comes_too_late_is_a_notice(cli: CommandLine) -> None:  # S-08, fault 6
-    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+    with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
         one.sees("[n]o")
         one.process.send_signal(signal.SIGSTOP)  # it sees nothing of what happens meanwhile
         one.types("y")
@@ -230,7 +230,7 @@ def test_an_answer_that_comes_too_late_is_a_notice(cli: CommandLine) -> None:  #
 
 
 def test_a_question_answered_elsewhere(cli: CommandLine) -> None:  # S-08
-    with person(cli, *prepared(cli, ASK + DONE)) as one:
+    with person(cli, *prepare_run(cli, ASK + DONE)) as one:
         one.sees("a number, or your own words")
         assert cli("resume", "last", "--answer", "blue", "--json").code == 0
         one.sees("answered elsewhere")
@@ -239,7 +239,7 @@ def test_a_question_answered_elsewhere(cli: CommandLine) -> None:  # S-08
 
 
 def test_a_resumed_chat_asks_again(cli: CommandLine) -> None:  # S-08
-    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+    with person(cli, *prepare_run(cli, MAKE + DONE)) as one:
         one.sees("[n]o")
         one.process.kill()
         one.leaves()
@@ -253,7 +253,7 @@ def test_a_resumed_chat_asks_again(cli: CommandLine) -> None:  # S-08
 
 
 def test_headless_on_a_terminal_asks_nothing(cli: CommandLine) -> None:
-    with person(cli, *prepared(cli, MAKE + DONE), "--headless") as one:
+    with person(cli, *prepare_run(cli, MAKE + DONE), "--headless") as one:
         one.sees("All done.")
         assert one.leaves() == 57
     assert count(cli) == 0

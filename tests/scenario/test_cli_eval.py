@@ -47,7 +47,7 @@ def results(cli: CommandLine) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def counted(cli: CommandLine) -> list[int]:
+def count_writes(cli: CommandLine) -> list[int]:
     """How often each attempt's command wrote, by what was changed in its world."""
     diffs = sorted((cli.project / "eval-results" / "suite" / "attempts").glob("*/*/*/diff"))
     return [diff.read_text().splitlines().count("+x") for diff in diffs]
@@ -108,7 +108,7 @@ async def test_killed_anywhere_nothing_is_done_twice(cli: CommandLine, fault: st
     eval_result = cli("eval", *words)
     assert eval_result.code == 0, eval_result.err
     assert [(row["task"], row["solved"]) for row in results(cli)] == [("a", True), ("b", True)]
-    assert counted(cli) == [1, 1]
+    assert count_writes(cli) == [1, 1]
     assert await chats(cli) == 2
 
 
@@ -125,7 +125,7 @@ async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) ->
     assert cli("eval", *words, "--retry-errors").code == 0
     [attempt] = read_results(cli.project / "eval-results" / "suite")
     assert attempt.solved
-    assert counted(cli) == [1]  # from the beginning
+    assert count_writes(cli) == [1]  # from the beginning
 
 
 @pytest.mark.thorough(one_of=8)

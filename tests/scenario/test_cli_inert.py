@@ -15,7 +15,7 @@ TEXT = HOSTILE.replace("\x00", "")  # which is in no argument and in no name
 NAME = "a\x1b[31mred\x1b]0;title\x07\x7f\x9b1m\u202e\u2066\u200b\u2028\ue000.txt"
 
 
-def quoted(text: str) -> str:
+def quote_toml(text: str) -> str:
     """A string of TOML."""
     letters = (each if each.isprintable() and each not in '"\\' else f"\\U{ord(each):08x}" for each in text)
     return f'"{"".join(letters)}"'
@@ -23,27 +23,27 @@ def quoted(text: str) -> str:
 
 SCRIPT = f"""
 [[turn]]
-think = {quoted(TEXT)}
-text = {quoted(TEXT + LONG)}
+think = {quote_toml(TEXT)}
+text = {quote_toml(TEXT + LONG)}
 [[turn.call]]
-name = {quoted(NAME)}
-args = {{ path = {quoted(TEXT)} }}
+name = {quote_toml(NAME)}
+args = {{ path = {quote_toml(TEXT)} }}
 [[turn.call]]
 name = "write_file"
-args = {{ path = {quoted(NAME)}, content = {quoted(TEXT)} }}
+args = {{ path = {quote_toml(NAME)}, content = {quote_toml(TEXT)} }}
 [[turn]]
 [[turn.call]]
 name = "run_command"
-args = {{ command = {quoted("printf '%s' " + shlex.quote(TEXT) + "; cat *; exit 3")} }}
+args = {{ command = {quote_toml("printf '%s' " + shlex.quote(TEXT) + "; cat *; exit 3")} }}
 [[turn.call]]
 name = "run_command"
-args = {{ command = {quoted("cat *; : " + shlex.quote(NAME))}, background = true }}
+args = {{ command = {quote_toml("cat *; : " + shlex.quote(NAME))}, background = true }}
 [[turn]]
 [[turn.call]]
 name = "update_plan"
-args.steps = [{{ text = {quoted(TEXT)}, status = "in_progress" }}]
+args.steps = [{{ text = {quote_toml(TEXT)}, status = "in_progress" }}]
 [[turn]]
-text = {quoted(TEXT)}
+text = {quote_toml(TEXT)}
 """
 COMMANDS = [
     ["show", "last"],

@@ -66,23 +66,23 @@ class Crowded:
 
 
 @pytest.fixture
-def crowded(cli: CommandLine) -> Crowded:
+def crowded_home(cli: CommandLine) -> Crowded:
     return Crowded(cli)
 
 
 @pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> None:  # W-01
-    process = crowded.start(command)
+def test_the_cap_holds_where_a_process_stays(crowded_home: Crowded, command: str) -> None:  # W-01
+    process = crowded_home.start(command)
     try:
-        until(crowded.is_done, "a pass is done")
+        until(crowded_home.is_done, "a pass is done")
     finally:
         process.terminate()
         assert end(process).code == 0
-    assert crowded.images.size() <= 2500
-    cli = crowded.cli
+    assert crowded_home.images.size() <= 2500
+    cli = crowded_home.cli
     assert cli("undo", "last", "--yes").code == 0
-    assert crowded.file.read_text() == "1" * 2000, "what the newest run needs was there"
+    assert crowded_home.file.read_text() == "1" * 2000, "what the newest run needs was there"
     older = cli("chats", "--json").lines[1]["chat"]
     assert "no longer stored" in cli("undo", older, "--yes").out
     assert cli("fsck").code == 0, "what was collected is not missed"
@@ -90,34 +90,34 @@ def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> 
 
 @pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, command: str) -> None:  # fault 17
-    fault_list = crowded.cli.folder / "passed"
+def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded_home: Crowded, command: str) -> None:  # fault 17
+    fault_list = crowded_home.cli.folder / "passed"
     faults = f"delay@snapshot.swept#*=0.3;list={fault_list}"  # all of it would take a minute and a half
-    process = crowded.start(command, TREADLE_FAULTS=faults)
+    process = crowded_home.start(command, TREADLE_FAULTS=faults)
     until(lambda: fault_list.exists() and "snapshot.swept" in fault_list.read_text(), "it removes")
     began = time.monotonic()
     process.terminate()
     assert end(process).code == 0
     assert time.monotonic() - began < 20
-    assert crowded.count() > 200
-    assert not read_stamp(crowded.cli.home).done
-    again = crowded.start(command)
+    assert crowded_home.count() > 200
+    assert not read_stamp(crowded_home.cli.home).done
+    again = crowded_home.start(command)
     try:
-        until(crowded.is_done, "the next pass ends")
+        until(crowded_home.is_done, "the next pass ends")
     finally:
         again.terminate()
         end(again)
-    assert crowded.images.size() <= 2500
+    assert crowded_home.images.size() <= 2500
 
 
 @pytest.mark.thorough(one_of=8)
-def test_runs_together_bring_very_many_below_the_cap(crowded: Crowded) -> None:
-    hello = crowded.cli.script('[[turn]]\ntext = "Hello."\n')
+def test_runs_together_bring_very_many_below_the_cap(crowded_home: Crowded) -> None:
+    hello = crowded_home.cli.script('[[turn]]\ntext = "Hello."\n')
     env = CAP | {"TREADLE_FAULTS": "delay@snapshot.swept#*=0.01"}
-    counts = [crowded.count()]
-    while not crowded.is_done():
-        assert crowded.cli("run", "Hello.", "--model", hello, env=env).code == 0
-        counts.append(crowded.count())
+    counts = [crowded_home.count()]
+    while not crowded_home.is_done():
+        assert crowded_home.cli("run", "Hello.", "--model", hello, env=env).code == 0
+        counts.append(crowded_home.count())
         assert counts[-1] < counts[-2], "each removes some"
     assert len(counts) > 3, "one alone did not do it"
-    assert crowded.images.size() <= 2500
+    assert crowded_home.images.size() <= 2500

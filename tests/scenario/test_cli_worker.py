@@ -70,7 +70,7 @@ class Place:
             worker.terminate()
         return end(worker)
 
-    def leased(self, chat: Chat) -> bool:
+    def is_leased(self, chat: Chat) -> bool:
         return bool(self.run(self.agent._wrapped.deps.store.get(ChatId(chat.id))).leased)
 
     def of(self, chat: Chat, kind: type[Any]) -> list[Any]:
@@ -79,7 +79,7 @@ class Place:
     def read_idle_log(self, chat: Chat) -> list[Envelope]:
         """The log of the chat once it is idle, which holds what must hold of it."""
         until(lambda: self.of(chat, e.RunEnd), "the run ends")
-        until(lambda: not self.leased(chat), "the lease is given back")
+        until(lambda: not self.is_leased(chat), "the lease is given back")
         assert self.run(check(self.agent._wrapped.deps.store, ChatId(chat.id))) == []
         return chat.events()
 
@@ -145,7 +145,7 @@ def test_a_signal_lets_the_step_be_recorded_and_begins_no_other(place: Place) ->
     (result,) = place.of(chat, e.ExecutionComplete)
     assert (result.success, result.synthetic) == (True, "")
     assert len(place.of(chat, e.AssistantMessage)) == 1
-    assert not place.leased(chat)
+    assert not place.is_leased(chat)
     assert chat.status() == "pending"
     place.worker()
     place.read_idle_log(chat)
@@ -158,7 +158,7 @@ def test_a_second_signal_leaves_at_once_and_the_command_is_collected(place: Plac
     worker = place.worker()
     until(count(place).exists, "the command runs")
     assert place.stop(worker, times=2).code == 0
-    assert not place.leased(chat)
+    assert not place.is_leased(chat)
     assert not place.of(chat, e.ExecutionComplete)
     place.worker()
     (place.cli.project / "go").touch()
@@ -173,7 +173,7 @@ def test_a_model_call_that_takes_too_long_is_left_to_the_next_worker(place: Plac
     worker = place.worker("--drain-s", "0")
     until(lambda: chat.status() == "running", "it is taken")
     assert place.stop(worker).code == 0
-    assert not place.leased(chat)
+    assert not place.is_leased(chat)
     place.cli.script(SAY)
     place.worker()
     place.read_idle_log(chat)

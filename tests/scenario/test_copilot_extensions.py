@@ -154,18 +154,18 @@ async def test_skills_are_listed_toggled_and_read_again(start: Start, tmp_path: 
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s1", "skillDirectories": [folder], "disabledSkills": ["one"]})
 
-    async def listed() -> dict[str, bool]:
+    async def list_skills() -> dict[str, bool]:
         skills = (await program.call("session.skills.list", {"sessionId": "s1"}))["skills"]
         assert all(each["source"] == "custom" and each["path"].endswith("SKILL.md") for each in skills)
         return {each["name"]: each["enabled"] for each in skills}
 
-    assert await listed() == {"one": False}
+    assert await list_skills() == {"one": False}
     await program.call("session.skills.enable", {"sessionId": "s1", "name": "one"})
-    assert await listed() == {"one": True}
+    assert await list_skills() == {"one": True}
     skill(tmp_path / "skills", "two", "2")
     assert await program.call("session.skills.reload", {"sessionId": "s1"}) == {"warnings": [], "errors": []}
     await program.call("session.skills.disable", {"sessionId": "s1", "name": "one"})
-    assert await listed() == {"one": False, "two": True}
+    assert await list_skills() == {"one": False, "two": True}
 
 
 async def test_an_agent_has_the_skills_that_it_names(start: Start, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def served(port: int, expected_text: str) -> None:
+async def wait_until_served(port: int, expected_text: str) -> None:
     def text() -> str:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
@@ -85,10 +85,10 @@ async def test_a_dev_server_reloads_what_the_model_edits(scene: DevScene, packag
     port = free_port()
     command = f"{packages} python3 server.py runserver 127.0.0.1:{port}"
     chat, _ = await scene.play(begin(command, live=True), Say("It serves."), mode="autopilot", network=True)
-    await served(port, "first")
+    await wait_until_served(port, "first")
     edit = Call("write_file", path="page.py", content='TEXT = "the second one"\n')
     await scene.again(chat, Call("read_file", path="page.py"), edit, Say("Edited."))
-    await served(port, "the second one")
+    await wait_until_served(port, "the second one")
     _, events = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
     assert list_changed_paths(events) == []
 

@@ -74,11 +74,11 @@ async def test_every_child_ends_once_though_a_worker_is_killed(cli: CommandLine,
 @pytest.mark.thorough(one_of=8)
 def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLine) -> None:  # D-02, faults 1 to 3
     old_tree = tree_of(cli.project)
-    first = cli("run", "Work.", "--model", prepare(cli, 0.0), "--json", env=killed("subagents.world_made"))
+    first = cli("run", "Work.", "--model", prepare(cli, 0.0), "--json", env=make_kill_env("subagents.world_made"))
     assert first.code == -9, first.err
     chat = first.lines[0]["chat"]
     for point in ("subagents.begun#2", "subagents.before_commit", "transaction.put#2", "tool.after:delegate"):
-        again = cli("resume", chat, "--json", env=killed(point))
+        again = cli("resume", chat, "--json", env=make_kill_env(point))
         assert again.code == -9, (point, again.err)
     last = cli("resume", chat, "--json")
     assert last.code == 0, last.err
@@ -100,10 +100,10 @@ def test_a_merge_that_is_killed_is_made_once(cli: CommandLine) -> None:  # W-13
     (cli.project / "shared").write_text("\n".join(lines))
     old_tree = tree_of(cli.project)
     model = prepare(cli, 0.0, EDIT)
-    first = cli("run", "Work.", "--model", model, "--json", env=killed("subagents.rebased"))
+    first = cli("run", "Work.", "--model", model, "--json", env=make_kill_env("subagents.rebased"))
     assert first.code == -9, first.err
     chat = first.lines[0]["chat"]
-    again = cli("resume", chat, "--json", env=killed("subagents.rebased"))
+    again = cli("resume", chat, "--json", env=make_kill_env("subagents.rebased"))
     assert again.code == -9, again.err
     last = cli("resume", chat, "--json")
     assert last.code == 0, last.err
@@ -126,5 +126,5 @@ def read_all(cli: CommandLine) -> dict[str, list[e.Envelope]]:
     return asyncio.run(read())
 
 
-def killed(point: str) -> dict[str, str]:
+def make_kill_env(point: str) -> dict[str, str]:
     return {"TREADLE_FAULTS": f"kill@{point}"}

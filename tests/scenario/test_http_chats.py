@@ -292,7 +292,7 @@ async def test_lists(talker: Server) -> None:  # A-06, S-13
     ids = [await client.create(title=f"Chat {number}", labels=["x", f"n{number % 2}"]) for number in range(5)]
     await client("PATCH", f"/api/chats/{ids[4]}", {"archived": True})
 
-    async def listed(query: str) -> list[str]:
+    async def list_chat_ids(query: str) -> list[str]:
         chat_ids: list[str] = []
         cursor = ""
         while True:
@@ -301,12 +301,12 @@ async def test_lists(talker: Server) -> None:  # A-06, S-13
             if not (cursor := page["next"]):
                 return chat_ids
 
-    assert await listed("limit=2") == await listed("limit=200")
-    assert set(await listed("limit=1")) == set(ids)
-    assert await listed("archived=true") == [ids[4]]
-    assert set(await listed("archived=false&label=n1")) == {ids[1], ids[3]}
-    assert await listed("query=chat%203") == [ids[3]]
-    assert await listed("status=running") == []
+    assert await list_chat_ids("limit=2") == await list_chat_ids("limit=200")
+    assert set(await list_chat_ids("limit=1")) == set(ids)
+    assert await list_chat_ids("archived=true") == [ids[4]]
+    assert set(await list_chat_ids("archived=false&label=n1")) == {ids[1], ids[3]}
+    assert await list_chat_ids("query=chat%203") == [ids[3]]
+    assert await list_chat_ids("status=running") == []
     assert (await talker.user("bob")("GET", "/api/chats")).json == {"chats": [], "next": ""}
     for bogus in ("limit=0", "limit=x", "status=lazy", "archived=maybe", "cursor=%25", "cursor=abc", "colour=red",
                   "limit=1&limit=2"):  # fmt: skip

@@ -38,7 +38,7 @@ JUDGES = [
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A real server: its address and a token."""
     cli = CommandLine(tmp_path_factory.mktemp("openapi"))
     process = cli.start("serve", "--port", "0", "--model", cli.script(SCRIPT))
@@ -51,8 +51,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     assert end(process).code == 0
 
 
-def test_the_document_is_the_one_that_is_served(served: tuple[str, str]) -> None:
-    address, _ = served
+def test_the_document_is_the_one_that_is_served(running_server: tuple[str, str]) -> None:
+    address, _ = running_server
     assert requests.get(f"{address}/api/openapi.json").json() == DOCUMENT
     page = requests.get(f"{address}/api/docs")
     assert page.headers["content-type"].startswith("text/html")
@@ -74,8 +74,8 @@ def _examples(operation: tuple[str, str]) -> int:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda pair: f"{pair[0]} {pair[1]}")
-def test_nothing_undocumented_happens(served: tuple[str, str], operation: tuple[str, str]) -> None:
-    address, token = served
+def test_nothing_undocumented_happens(running_server: tuple[str, str], operation: tuple[str, str]) -> None:
+    address, token = running_server
     session = requests.Session()
     session.headers["authorization"] = f"Bearer {token}"
     chat = session.post(f"{address}/api/chats", json={"content": "Hello."}).json()["id"]

@@ -45,7 +45,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         yield running_server
 
 
-async def repeated(client: Client, path: str, body: Any, key: str, times: int = 8) -> list[Answer]:
+async def repeat_request(client: Client, path: str, body: Any, key: str, times: int = 8) -> list[Answer]:
     """The same request, several times at once."""
     headers = {"idempotency-key": key}
     return await asyncio.gather(*(client("POST", path, body, headers=headers) for _ in range(times)))
@@ -53,11 +53,11 @@ async def repeated(client: Client, path: str, body: Any, key: str, times: int = 
 
 async def test_equal_creations_make_one_chat_and_one_world(server: Server, tmp_path: Path) -> None:  # W-11
     body = {"root": str(tmp_path / "project"), "world": "chat"}
-    answers = await repeated(server.local, "/api/chats", body, "k1")
+    answers = await repeat_request(server.local, "/api/chats", body, "k1")
     assert {answer.status for answer in answers} == {201}
     assert len({answer.data for answer in answers}) == 1
     (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
-    second = await repeated(server.local, "/api/chats", body, "k2", 1)
+    second = await repeat_request(server.local, "/api/chats", body, "k2", 1)
     worlds = [(await server.service.state("local", each.json["id"])).options.world for each in (answers[0], second[0])]
     assert worlds[0] == world["id"] != worlds[1]
 
@@ -65,7 +65,7 @@ async def test_equal_creations_make_one_chat_and_one_world(server: Server, tmp_p
 async def test_a_refused_creation_leaves_no_world(server: Server, tmp_path: Path) -> None:
     body: dict[str, Any] = {"root": str(tmp_path / "project"), "world": "chat", "content": "Look."}
     body["images"] = [{"media_type": "image/png", "data": "no base64"}]
-    refused = await repeated(server.local, "/api/chats", body, "k1", 4)
+    refused = await repeat_request(server.local, "/api/chats", body, "k1", 4)
     assert {answer.status for answer in refused} == {400}
     body = {"root": body["root"], "world": "chat", "dynamic_tools": [{"name": "x" * 65, "description": ""}]}
     assert (await server.local("POST", "/api/chats", body)).code == "invalid_input"
@@ -76,7 +76,10 @@ async def test_a_drop_of_a_world_that_is_repeated_gets_the_first_answer(server: 
     await server.local.create(root=str(tmp_path / "project"), world="chat")
     (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
     path = f"/api/worlds/{world['id']}/drop"
-    answers = [*await repeated(server.local, path, {}, "k1"), *await repeated(server.local, path, {}, "k1", 1)]
+    answers = [
+        *await repeat_request(server.local, path, {}, "k1"),
+        *await repeat_request(server.local, path, {}, "k1", 1),
+    ]
     assert {answer.status for answer in answers} == {200}
     assert len({answer.data for answer in answers}) == 1
     assert (await server.local("POST", path, {}, headers={"idempotency-key": "k2"})).status == 404
@@ -84,7 +87,7 @@ async def test_a_drop_of_a_world_that_is_repeated_gets_the_first_answer(server: 
 
 async def test_equal_forks_make_one_copy(server: Server) -> None:
     chat = await server.local.create()
-    forks = await repeated(server.local, f"/api/chats/{chat}/fork", {"seq": 1}, "k1")
+    forks = await repeat_request(server.local, f"/api/chats/{chat}/fork", {"seq": 1}, "k1")
     assert {answer.status for answer in forks} == {201}
     assert len({answer.json["id"] for answer in forks}) == 1
     assert len((await server.local("GET", "/api/chats")).json["chats"]) == 2

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.scenario.http_kit import WEATHER, Client, Server, eventually, recorded, serving, sse
+from tests.scenario.http_kit import WEATHER, Client, Server, eventually, select_recorded_events, serving, sse
 from treadle import Agent, ScriptedModel, tool
 from treadle.adapters.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
@@ -51,10 +51,10 @@ async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fau
     chat = await on_each.local.create("Look.")
     live = await on_each.local.until(chat, "session.idle")
     log = await on_each.local.log(chat)
-    assert recorded(live) == log
+    assert select_recorded_events(live) == log
     for seq in range(len(log) + 1):
         missed_events = [event async for event in on_each.local.events(chat, after_seq=seq, follow=False)]
-        assert recorded(missed_events) == log[seq:]
+        assert select_recorded_events(missed_events) == log[seq:]
 
 
 @pytest.mark.thorough(one_of=8)
@@ -67,7 +67,7 @@ async def test_a_hundred_readers_see_the_log(on_each: Server) -> None:  # fault 
     assert (await on_each.local("POST", f"/api/chats/{chat}/messages", {"content": "Look."})).status == 200
     streams = await asyncio.gather(*tasks)
     log = await on_each.local.log(chat)
-    assert all(recorded(each) == log for each in streams)
+    assert all(select_recorded_events(each) == log for each in streams)
     await eventually(lambda: on_each.service.metrics.streams.total() == 0)
 
 
@@ -90,7 +90,7 @@ async def test_the_header_counts_more_than_the_address(server: Server) -> None:
     chat = await server.local.create("Look.")
     await server.local.until(chat, "session.idle")
     events = [event async for event in server.local.events(chat, after_seq=3, follow=False, query="&after=1")]
-    assert recorded(events)[0]["seq"] == 4
+    assert select_recorded_events(events)[0]["seq"] == 4
 
 
 async def test_the_text_so_far_comes_behind_the_missed_events(tmp_path: Path) -> None:  # D-04
@@ -118,10 +118,10 @@ async def test_the_text_so_far_comes_behind_the_missed_events(tmp_path: Path) ->
         log = await server.local.log(chat)
         for seq in range(len(log) + 1):
             again, _ = await read_until_whole_text(seq)
-            assert recorded(again) == log[seq:]
+            assert select_recorded_events(again) == log[seq:]
             live = [index for index, event in enumerate(again) if event.get("ephemeral")]
             assert min(live) == len(log) - seq, "the text comes behind what was missed"
-        assert recorded(first) == log
+        assert select_recorded_events(first) == log
         await server.local("POST", f"/api/chats/{chat}/interrupt")
         await server.local.until(chat, "session.idle")
 
@@ -166,7 +166,7 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_no_event(tmp_path: Path)
             if line.startswith(b"data: "):
                 events.append(json.loads(line.removeprefix(b"data: ")))
         writer.close()
-        assert recorded(events) == await server.local.log(chat)
+        assert select_recorded_events(events) == await server.local.log(chat)
         deltas = sum(len(event["data"]["text"]) for event in events if event["type"] == "assistant.message_delta")
         assert deltas < len(words), "live text was dropped"
 
@@ -249,7 +249,7 @@ async def test_a_socket_is_the_same_stream(server: Server) -> None:  # A-07
         async with server.session.ws_connect(address + query, headers=server.local.headers) as talk:
             events = [json.loads(message.data) async for message in talk]
             assert talk.close_code == 1000
-        assert recorded(events) == log[seq:]
+        assert select_recorded_events(events) == log[seq:]
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await server.session.ws_connect(address)
     assert refused.value.status == 401
@@ -343,16 +343,16 @@ async def test_a_chat_that_another_process_runs(open_shared: Callable[[], Store]
             assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "pending"
             other_agent.worker.start(chat)  # type: ignore[arg-type]
             events = await server.local.until(chat, "session.action_required")
-            assert recorded(events) == await server.local.log(chat)
+            assert select_recorded_events(events) == await server.local.log(chat)
             body = {"results": [{"tool_call_id": "1.1", "output": "rain"}]}
             assert (await server.local("POST", f"/api/chats/{chat}/tool-results", body)).status == 204
             other_agent.worker.start(chat)  # type: ignore[arg-type]
             again = await server.local.until(chat, "session.idle", after_seq=events[-2]["seq"])
             log = await server.local.log(chat)
-            assert recorded(events) + recorded(again) == log
+            assert select_recorded_events(events) + select_recorded_events(again) == log
             for seq in range(len(log) + 1):
                 missed_events = [event async for event in server.local.events(chat, after_seq=seq, follow=False)]
-                assert recorded(missed_events) == log[seq:]
+                assert select_recorded_events(missed_events) == log[seq:]
 
 
 async def test_watching_all_chats_of_a_user(on_each: Server) -> None:
@@ -419,7 +419,7 @@ async def test_live_text_of_a_chat_that_another_process_runs(
                         break
             assert (await server.local("POST", f"/api/chats/{chat}/interrupt")).status == 200
             events = await server.local.until(chat, "session.idle")
-            assert recorded(events) == await server.local.log(chat)
+            assert select_recorded_events(events) == await server.local.log(chat)
 
 
 async def test_simple_readers_see_what_a_stopped_call_was_about(tmp_path: Path) -> None:

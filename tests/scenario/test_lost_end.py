@@ -88,7 +88,7 @@ async def sound(stage: Stage) -> bool:
     return not await store.check()
 
 
-async def repaired(stage: Stage) -> list[tuple[str, bool]]:
+async def repair_store(stage: Stage) -> list[tuple[str, bool]]:
     store = stage.store
     assert isinstance(store, SqliteStore | PostgresStore)
     return [(problem.kind, problem.repaired) for problem in await store.check(repair=True)]
@@ -106,7 +106,7 @@ async def test_an_idle_chat_whose_last_record_is_lost_takes_the_next_message(sta
     assert list_idle_reasons(events)[-1] == "done"
     assert [notice.kind for notice in of(events, e.ModelNotice)] == ["record_lost"]
     assert isinstance(wire.decode(chat.id, (await stage.store.read(chat.id))[head - 1]).data, e.RecordLost)
-    assert await repaired(stage) == [("gap", True)]
+    assert await repair_store(stage) == [("gap", True)]
     assert await sound(stage)
 
 
@@ -165,7 +165,7 @@ async def test_a_head_that_no_log_has_is_said_and_mended(stage: Stage, address: 
     async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
             await again.ask("second")
-    assert await repaired(stage) == [("head", True)]
+    assert await repair_store(stage) == [("head", True)]
     assert await sound(stage)
     assert await stage.store.head(chat.id) == head + 1
     async with asyncio.timeout(60):
@@ -182,7 +182,7 @@ async def test_records_behind_the_end_stop_whoever_writes(stage: Stage, address:
     async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
             await stage.agent(script_reply("two")).chat(chat.id).ask("second")
-    assert await repaired(stage) == [("head", True)]
+    assert await repair_store(stage) == [("head", True)]
     assert await stage.store.head(chat.id) == head
     async with asyncio.timeout(60):
         assert (await stage.agent(script_reply("two")).chat(chat.id).ask("second")).text == "two"

@@ -114,11 +114,11 @@ def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: Co
     right, wrong = cli.script(script("42", 1), "right.toml"), cli.script(script("41", 4), "wrong.toml")
     old_tree = tree(cli.project)
     begin = ("race", "Write the answer", "--model", ",".join((wrong, right, wrong, right)), "--check", CHECK, "--all")
-    first = cli(*begin, "--json", env=killed("subagents.begun#2"))
+    first = cli(*begin, "--json", env=make_kill_env("subagents.begun#2"))
     assert first.code == -9, first.err
     (chat,) = (row["chat"] for row in cli("chats", "--json").lines if row["title"].startswith("Race:"))
     for point in ("race.rested", "transaction.put"):
-        again = cli("race", "--chat", chat, "--json", env=killed(point))
+        again = cli("race", "--chat", chat, "--json", env=make_kill_env(point))
         assert again.code == -9, (point, again.err)
     last = cli("race", "--chat", chat, "--json")
     assert last.code == 0, last.err
@@ -135,7 +135,7 @@ def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: Co
     assert tree(cli.project) == old_tree
 
 
-def killed(point: str) -> dict[str, str]:
+def make_kill_env(point: str) -> dict[str, str]:
     return {"TREADLE_FAULTS": f"kill@{point}"}
 
 

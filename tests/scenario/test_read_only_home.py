@@ -63,7 +63,7 @@ class Mounted:
         return self.cli(*arguments, env={"TREADLE_HOME": str(self.twin)})
 
 
-def mounted(cli: CommandLine, state: str) -> Mounted:
+def mount_home(cli: CommandLine, state: str) -> Mounted:
     """`rests`: everything is in the database · `killed`: a process left its log and its lock · `moved`: its files
     were copied without those in shared memory."""
     cli("run", "Work.", "--model", cli.script(ASK), "--mode", "confirm", "--interactive")
@@ -79,7 +79,7 @@ def mounted(cli: CommandLine, state: str) -> Mounted:
 @pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("state", ["rests", "killed", "moved"])
 def test_what_only_looks_works(cli: CommandLine, state: str) -> None:
-    home = mounted(cli, state)
+    home = mount_home(cli, state)
     for command in READING:
         result, expected = home(*command), home.elsewhere(*command)
         assert (command, result.code, result.out, result.err) == (command, 0, expected.out, expected.err)
@@ -89,7 +89,7 @@ def test_what_only_looks_works(cli: CommandLine, state: str) -> None:
 
 @pytest.mark.thorough(one_of=8)
 def test_what_writes_says_that_it_cannot(cli: CommandLine) -> None:
-    home = mounted(cli, "rests")
+    home = mount_home(cli, "rests")
     old_bytes = (cli.project / "a").read_bytes()
     for command in (("run", "Write.", "--model", cli.script(WRITE)), *WRITING):
         result = home(*command)

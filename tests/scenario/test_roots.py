@@ -69,7 +69,7 @@ async def server(tmp_path: Path, places: Places) -> AsyncIterator[Server]:
         yield running_server
 
 
-async def refused(client: Client, method: str, path: str, body: Any = None) -> None:
+async def expect_refusal(client: Client, method: str, path: str, body: Any = None) -> None:
     answer = await client(method, path, body)
     assert (answer.status, answer.code) == (409, "root_changed"), answer.data
     assert SECRET not in answer.data.decode()
@@ -83,12 +83,12 @@ async def test_what_is_put_in_the_place_of_a_root_is_not_served(server: Server, 
     head = (await alice("GET", f"/api/chats/{chat}")).json["head"]
     swap(places.mine, places.other)
     at = f"/api/chats/{chat}"
-    await refused(alice, "GET", f"{at}/files")
-    await refused(alice, "GET", f"{at}/files/content?path=a.txt")
-    await refused(alice, "GET", f"{at}/changes")
-    await refused(alice, "POST", f"{at}/undo", {})
-    await refused(alice, "POST", f"{at}/undo", {"preview": True})
-    await refused(alice, "POST", f"{at}/messages", {"content": "Read a."})
+    await expect_refusal(alice, "GET", f"{at}/files")
+    await expect_refusal(alice, "GET", f"{at}/files/content?path=a.txt")
+    await expect_refusal(alice, "GET", f"{at}/changes")
+    await expect_refusal(alice, "POST", f"{at}/undo", {})
+    await expect_refusal(alice, "POST", f"{at}/undo", {"preview": True})
+    await expect_refusal(alice, "POST", f"{at}/messages", {"content": "Read a."})
     assert (await alice("GET", at)).json["head"] == head
     assert (await alice("PATCH", at, {"title": "still mine"})).status == 200
 
@@ -103,7 +103,7 @@ async def test_the_owner_binds_a_chat_anew_within_the_open_folders(server: Serve
     places.mine.unlink()
     places.mine.mkdir()
     (places.mine / "a.txt").write_text("cloned anew\n")
-    await refused(alice, "GET", f"/api/chats/{chat}/files/content?path=a.txt")
+    await expect_refusal(alice, "GET", f"/api/chats/{chat}/files/content?path=a.txt")
     assert (await alice("PATCH", f"/api/chats/{chat}", {"root": str(places.mine)})).status == 200
     assert (await alice("GET", f"/api/chats/{chat}/files/content?path=a.txt")).data == b"cloned anew\n"
 

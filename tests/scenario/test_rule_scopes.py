@@ -15,7 +15,7 @@ from tests.scenario.copilot_kit import Start, turns
 from tests.scenario.editor import begin, editing
 from tests.scenario.http_kit import serving
 from tests.scenario.kit import Stage, of, play
-from tests.scenario.test_cli_dialogue import person, prepared
+from tests.scenario.test_cli_dialogue import person, prepare_run
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from treadle import Chat
 from treadle.adapters.models.scripted import Call, Say
@@ -197,7 +197,7 @@ def test_with_the_command_line(cli: CommandLine) -> None:
 
 
 def test_at_the_terminal(cli: CommandLine) -> None:
-    with person(cli, *prepared(cli, script(ALL_HOSTS) + DONE), "--mode", "ask") as one:
+    with person(cli, *prepare_run(cli, script(ALL_HOSTS) + DONE), "--mode", "ask") as one:
         one.sees("[y]es")
         one.types("u")
         one.sees("offered with the scope once")

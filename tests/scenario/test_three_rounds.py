@@ -19,7 +19,7 @@ IN_TEXT = [msgspec.structs.replace(in_words(reply), chunk_size=5) for reply in R
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> TaskOutcome:
+def expected_outcome(tmp_path_factory: pytest.TempPathFactory) -> TaskOutcome:
     """The result of the task with OpenAI's protocol."""
     openai = PROVIDERS["openai"]
     with openai.make(REPLIES) as fake:
@@ -27,11 +27,11 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> TaskOutcome:
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_the_same_task_gives_the_same_result(name: str, cli: CommandLine, expected: TaskOutcome) -> None:
+def test_the_same_task_gives_the_same_result(name: str, cli: CommandLine, expected_outcome: TaskOutcome) -> None:
     provider = PROVIDERS[name]
     with provider.make(REPLIES) as fake:
         result = three_rounds(cli, provider.model, provider.env(fake))
-    assert result == expected
+    assert result == expected_outcome
     assert result._replace(results=()) == DONE
     assert len(fake.requests) == 4
     assert provider.has_expected_requests(fake)
@@ -40,11 +40,13 @@ def test_the_same_task_gives_the_same_result(name: str, cli: CommandLine, expect
 
 
 @pytest.mark.parametrize("name", some([*PROVIDERS], 2, "text rung"))
-def test_the_same_task_with_the_text_rung_forced(name: str, cli: CommandLine, expected: TaskOutcome) -> None:  # M-07
+def test_the_same_task_with_the_text_rung_forced(
+    name: str, cli: CommandLine, expected_outcome: TaskOutcome
+) -> None:  # M-07
     provider = PROVIDERS[name]
     with provider.make(IN_TEXT) as fake:
         result = three_rounds(cli, provider.model, provider.env(fake), "--tool-calls", "text")
-    assert result == expected
+    assert result == expected_outcome
     assert result._replace(results=()) == DONE
     assert len(fake.requests) == 4
     assert not any(request.get("tools") for request in fake.requests)

@@ -34,7 +34,7 @@ async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
     await new_kit.close()
 
 
-async def joined(collector: Collector) -> bool:
+async def has_joined_trace(collector: Collector) -> bool:
     await asyncio.to_thread(collector.until, lambda: bool(collector.find_spans("invoke_agent treadle")))
     run = collector.one("invoke_agent treadle")
     return (run.trace, run.parent) == tuple(OUTSIDE.split("-")[1:3])
@@ -46,7 +46,7 @@ async def test_a_prompt_of_an_editor_joins_its_trace(cli: CommandLine, collector
         session = await begin(editor, cli)
         blocks = [acp.text_block("Say hello.")]
         await editor.agent.prompt(session_id=session, prompt=blocks, traceparent=OUTSIDE)  # the SDK's way to say _meta
-        assert await joined(collector)
+        assert await has_joined_trace(collector)
 
 
 async def test_a_message_of_a_program_joins_its_trace(cli: CommandLine, collector: Collector) -> None:
@@ -54,7 +54,7 @@ async def test_a_message_of_a_program_joins_its_trace(cli: CommandLine, collecto
     program = await Program.start(cli, cli.script(HELLO))
     await program.call("session.create", {"sessionId": "s1"})
     await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Say hello.", "traceparent": OUTSIDE})
-    assert await joined(collector)
+    assert await has_joined_trace(collector)
     await program.close()
 
 
@@ -69,7 +69,7 @@ async def test_a_program_is_told_the_span_in_which_its_tool_is_waited_for(
     request = (await program.wait_for_event("external_tool.requested"))["data"]
     answer = {"sessionId": "s1", "requestId": request["requestId"], "result": "42"}
     await program.call("session.tools.handlePendingToolCall", answer)
-    assert await joined(collector)
+    assert await has_joined_trace(collector)
     waited = collector.one("wait client_tool")
     assert request["traceparent"] == f"00-{waited.trace}-{waited.id}-01"
     await program.close()
@@ -82,7 +82,7 @@ async def test_a_task_of_another_agent_joins_its_trace(kit: Kit, collector: Coll
         start_result = await client.call_tool("start_task", arguments, meta={"traceparent": OUTSIDE})
         await client.call_tool("follow_task", {"task": (start_result.structured_content or {})["task"], "after": 3})
     await agent.close()
-    assert await joined(collector)
+    assert await has_joined_trace(collector)
 
 
 async def test_a_server_of_tools_is_told_the_span_of_its_call(kit: Kit, collector: Collector) -> None:
@@ -92,7 +92,7 @@ async def test_a_server_of_tools_is_told_the_span_of_its_call(kit: Kit, collecto
     (completion,) = results(events)
     span = collector.one("execute_tool odd__trace")
     assert completion.result == f"00-{span.trace}-{span.id}-01"
-    assert await joined(collector)
+    assert await has_joined_trace(collector)
 
 
 @pytest.mark.parametrize("carrier", [None, {}, {"traceparent": 7}, {"traceparent": "00-none"}, {"tracestate": "a=b"}])

@@ -30,7 +30,7 @@ from treadle.testing.checker import check
 pytestmark = pytest.mark.thorough(one_of=12)
 
 
-async def exported(store: Store, chat: ChatId) -> list[bytes]:
+async def export_lines(store: Store, chat: ChatId) -> list[bytes]:
     return [line async for line in export_chat(store, chat)]
 
 
@@ -54,10 +54,10 @@ async def replays(store: Store, chat: ChatId) -> None:
 async def test_a_chat_is_replayed_comes_back_as_it_was_and_rests(name: str, world: World) -> None:  # D-08, S-09
     chat = await SCENES[name](world)
     await replays(world.store, chat)
-    lines = await exported(world.store, chat)
+    lines = await export_lines(world.store, chat)
     other_store = MemoryStore()
     assert await import_chat(other_store, lines) == chat
-    back = events_of(await exported(other_store, chat))
+    back = events_of(await export_lines(other_store, chat))
     assert back[: len(lines)] == events_of(lines)
     new_types = [event["type"] for event in back[len(lines) :]]
     assert "session.imported" in new_types
@@ -69,21 +69,21 @@ async def test_a_chat_is_replayed_comes_back_as_it_was_and_rests(name: str, worl
     assert await check(other_store, chat) == []
     copy = await import_chat(world.store, lines, new_id=True)
     assert copy != chat
-    copy_bytes = b"".join((await exported(world.store, copy))[: len(lines)]).replace(copy.encode(), chat.encode())
+    copy_bytes = b"".join((await export_lines(world.store, copy))[: len(lines)]).replace(copy.encode(), chat.encode())
     assert events_of(copy_bytes.splitlines()) == events_of(lines)
     assert (await replay(world.store, copy)).matches
 
 
 async def test_every_line_is_an_event_with_its_place(world: World) -> None:
     chat = await SCENES["tools_that_read_and_write"](world)
-    read = [json.loads(line) for line in await exported(world.store, chat)]
+    read = [json.loads(line) for line in await export_lines(world.store, chat)]
     assert [line["seq"] for line in read] == list(range(1, len(read) + 1))
     assert [line["type"] for line in read] == [e.type for e in await read_chat(world.store, chat)]
 
 
 async def test_an_imported_chat_goes_on(world: World) -> None:
     chat = await SCENES["a_chat_that_is_cut_off"](world)
-    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
+    copy = await import_chat(world.store, await export_lines(world.store, chat), new_id=True, local=world.options())
     agent = world.agent(ScriptedModel([Say("Whole.")], follow="calls"))
     await watch(agent.chat(copy).send("Go on."))
     await agent.worker.close()
@@ -104,7 +104,7 @@ async def test_bytes_outside_the_log_travel_with_it_once(world: World) -> None: 
     envelope = Envelope(state.head + 1, chat.id, 0, ExecutionComplete("1.0", True, output=output))
     summary = (await world.store.get(chat.id)).summary
     await world.store.append(Commit(chat.id, [wire.encode(envelope)], summary, durable=False))
-    lines = await exported(world.store, chat.id)
+    lines = await export_lines(world.store, chat.id)
     assert [sorted(json.loads(line).get("blobs", {})) for line in lines if b'"blobs"' in line] == [
         [image.blob],
         [output],
@@ -115,7 +115,7 @@ async def test_bytes_outside_the_log_travel_with_it_once(world: World) -> None: 
     assert await other_store.get_blob(image.blob) == b"picture"
     with pytest.raises(NotFound):
         await other_store.get_blob(missing_image.blob)
-    assert events_of(await exported(other_store, chat.id))[: len(lines)] == events_of(lines)
+    assert events_of(await export_lines(other_store, chat.id))[: len(lines)] == events_of(lines)
 
 
 async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  # D-06
@@ -123,7 +123,7 @@ async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  #
     summary = (await world.store.get(chat)).summary
     broken = Record(summary.head + 1, 0, "assistant.message", 1, 3, b'{"turn":"x"}')
     await world.store.append(Commit(chat, [broken], summary, durable=False))
-    lines = await exported(world.store, chat)
+    lines = await export_lines(world.store, chat)
     other_store = MemoryStore()
     await import_chat(other_store, lines)
     assert isinstance((await read_chat(other_store, chat))[len(lines) - 1].data, RecordLost)
@@ -178,7 +178,7 @@ def _live(lines: list[bytes]) -> list[bytes]:
 async def test_bad_input_is_told_by_line_and_changes_nothing(
     tamper: Callable[[list[bytes]], list[bytes]], error: type[TreadleError], text: str, new_id: bool, world: World
 ) -> None:
-    lines = await exported(world.store, await SCENES["plain_answers"](world))
+    lines = await export_lines(world.store, await SCENES["plain_answers"](world))
     other_store = MemoryStore()
     with pytest.raises(error, match=text):
         await import_chat(other_store, tamper(lines), new_id)
@@ -187,23 +187,23 @@ async def test_bad_input_is_told_by_line_and_changes_nothing(
 
 async def test_an_id_that_is_taken_is_refused(world: World) -> None:
     chat = await SCENES["plain_answers"](world)
-    lines = await exported(world.store, chat)
+    lines = await export_lines(world.store, chat)
     with pytest.raises(ChatExists, match=chat):
         await import_chat(world.store, lines)
-    assert await exported(world.store, chat) == lines
+    assert await export_lines(world.store, chat) == lines
 
 
 async def test_blank_lines_and_text_are_fine(world: World) -> None:
     chat = await SCENES["plain_answers"](world)
-    lines = await exported(world.store, chat)
+    lines = await export_lines(world.store, chat)
     other_store = MemoryStore()
     await import_chat(other_store, ["", *(line.decode() for line in lines), "\n"])
-    assert events_of(await exported(other_store, chat))[: len(lines)] == events_of(lines)
+    assert events_of(await export_lines(other_store, chat))[: len(lines)] == events_of(lines)
 
 
 async def test_lines_of_older_exports_say_no_number(world: World) -> None:
     chat = await SCENES["plain_answers"](world)
-    lines = [json.dumps(line) for line in events_of(await exported(world.store, chat))]
+    lines = [json.dumps(line) for line in events_of(await export_lines(world.store, chat))]
     assert await import_chat(MemoryStore(), lines) == chat
 
 
@@ -226,7 +226,7 @@ def test_every_option_moves_with_a_chat_or_does_not() -> None:  # S-09
 
 
 async def test_what_gives_power_does_not_move(world: World) -> None:  # S-09
-    lines = await exported(world.store, await SCENES["plain_answers"](world))
+    lines = await export_lines(world.store, await SCENES["plain_answers"](world))
     other_store = MemoryStore()
     first = json.loads(lines[0])
     first["data"]["options"] = msgspec.to_builtins(OPTIONS)  # every option says something
@@ -247,7 +247,7 @@ async def test_a_shell_from_elsewhere_does_not_hold_here(world: World) -> None: 
     agent = world.agent(ScriptedModel([Call("run_command", command="export GREETING=x"), Say("Set.")], follow="calls"))
     await watch(agent.chat(chat, auto_approve_commands=True, mode="autopilot").send("Set it."))
     assert (await agent.chat(chat).state()).shell != Shell()
-    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
+    copy = await import_chat(world.store, await export_lines(world.store, chat), new_id=True, local=world.options())
     state = await agent.chat(copy).state()
     assert (state.shell, state.seen_files) == (Shell(), {})
     await agent.worker.close()
@@ -255,7 +255,7 @@ async def test_a_shell_from_elsewhere_does_not_hold_here(world: World) -> None: 
 
 async def test_what_was_done_elsewhere_is_not_undone_here(world: World) -> None:  # W-02
     chat = await SCENES["tools_that_read_and_write"](world)
-    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
+    copy = await import_chat(world.store, await export_lines(world.store, chat), new_id=True, local=world.options())
     assert (await read_ledger(world.store, chat)).entries
     assert (await read_ledger(world.store, copy)).entries == ()
     agent = world.agent(ScriptedModel([Call("write_file", path="c.txt", content="c"), Say("Made.")], follow="calls"))
@@ -266,4 +266,4 @@ async def test_what_was_done_elsewhere_is_not_undone_here(world: World) -> None:
 
 async def test_a_chat_that_does_not_exist_cannot_be_exported(world: World) -> None:
     with pytest.raises(NotFound):
-        await exported(world.store, ChatId("c_nobody"))
+        await export_lines(world.store, ChatId("c_nobody"))

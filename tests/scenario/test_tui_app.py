@@ -352,13 +352,13 @@ async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: 
             await until(pilot, lambda: app.controller is not None and app.controller.purpose_words())
             await say(pilot, "Not now.")
             await until(pilot, lambda: app.composer.text == draft)
-            assert app.composer.expanded(draft)[0] == pasted
+            assert app.composer.expand_chips(draft)[0] == pasted
             draft_state, typed = app.composer.draft, "typed meanwhile"
             app.composer.clear_all()
             await app.composer._on_paste(Paste(pasted.replace("0", "zero")))
             app.composer.insert(typed)
             app.composer.give_back(draft_state)
-            text, _ = app.composer.expanded(app.composer.text)
+            text, _ = app.composer.expand_chips(app.composer.text)
             assert text.startswith(pasted)
             assert text.endswith(typed)
             assert text.count("zero") == 2
@@ -449,7 +449,7 @@ async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, next_step: 
                 await same_chat.interrupt()
             else:
                 await same_chat.deny(action, "not now")
-            await app.guarded(_too_late(app, action))
+            await app.await_guarded(_too_late(app, action))
             await until(pilot, lambda: app.card.action is None and not app.conversation.view.busy)
             app.leave()
     assert not (tmp_path / "project" / "made.txt").exists()

@@ -88,7 +88,7 @@ async def test_an_edit_in_a_world_keeps_what_was_saved_before(stage: Stage, root
     chat = agent.chat(root=root, world=world.id)
     await play(chat.send("Read."))
     save(root / "notes.txt", "person")
-    with agent.worlds.reached(world.id):  # a process keeps the world mounted
+    with agent.worlds.open_folder(world.id):  # a process keeps the world mounted
         await (agent.worlds.rebase(world.id) if between == "rebase" else agent.worlds.bring_in("c/1", world.id))
     events = await play(chat.send("Edit."))
     assert counts(events) in ([("notes.txt", 1, 0)], []), "or it was refused because the file had changed"

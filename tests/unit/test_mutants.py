@@ -2,12 +2,12 @@
 
 import pytest
 
-from scripts.mutants import ROOT, Mutant, all_mutants, main, mutated, try_all
+from scripts.mutants import ROOT, Mutant, all_mutants, apply_mutant, main, try_all
 
 
 @pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
 def test_every_row_fits_the_code(mutant: Mutant) -> None:
-    compile(mutated(mutant, ROOT / "src"), mutant.file, "exec")
+    compile(apply_mutant(mutant, ROOT / "src"), mutant.file, "exec")
     assert mutant.tests
     for test in mutant.tests:
         assert (ROOT / test.partition("::")[0]).exists()
@@ -33,7 +33,7 @@ def test_killed_and_survived() -> None:
 def test_a_row_that_no_longer_fits() -> None:
     stale = Mutant("gone", "engine/silence_timeout.py", "no such text", "", ())
     with pytest.raises(ValueError, match="stands 0 times"):
-        mutated(stale, ROOT / "src")
+        apply_mutant(stale, ROOT / "src")
 
 
 def test_an_unknown_word(capsys: pytest.CaptureFixture[str]) -> None:

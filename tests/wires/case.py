@@ -214,17 +214,17 @@ async def play(model_ref: str, case: Case) -> Played:
             model = registry.get(model_ref)
             entries: list[Entry] = [UserEntry("What is in a.txt?")]
             if case.earlier:
-                entries += _continued(EARLIER)
+                entries += _make_reply_entries(EARLIER)
             request = ModelRequest("Be brief.", entries, TOOLS, memo=Memo(), effort=case.effort)
             try:
-                played.answer, played.notices = await _assembled(model, request)
+                played.answer, played.notices = await _assemble_answer(model, request)
             except ModelError as error:
                 played.error = error
             first = len(played.requests), list(played.paths)
             if played.answer is not None and (case.back or case.absent):
-                request = msgspec.structs.replace(request, entries=[*entries, *_continued(played.answer)])
+                request = msgspec.structs.replace(request, entries=[*entries, *_make_reply_entries(played.answer)])
                 with suppress(ModelError):  # only what was sent is looked at
-                    await _assembled(model, request)
+                    await _assemble_answer(model, request)
                 played.next = played.requests[first[0]]
             del played.requests[first[0] :]
             played.paths = first[1]
@@ -233,14 +233,14 @@ async def play(model_ref: str, case: Case) -> Played:
     return played
 
 
-async def _assembled(model: Any, request: ModelRequest) -> tuple[ModelAnswer, list[str]]:
+async def _assemble_answer(model: Any, request: ModelRequest) -> tuple[ModelAnswer, list[str]]:
     assembler = Assembler(1)
     async for deltas in model.stream(request):
         assembler.feed(deltas)
     return assembler.finish(model.info.ref), [notice.kind for notice in assembler.notices]
 
 
-def _continued(answer: ModelAnswer) -> list[Entry]:
+def _make_reply_entries(answer: ModelAnswer) -> list[Entry]:
     reply: Entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
     if not answer.requests:
         return [reply, UserEntry("Go on.")]

@@ -78,11 +78,11 @@ def read(text: str) -> bool | tuple[str, ...]:
     return check_all(words)
 
 
-def checked(network: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
+def check_choice(network: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
     return network if isinstance(network, bool) else check_all(network)
 
 
-def joined(one: "bool | Sequence[str]", other_hosts: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
+def join_choices(one: "bool | Sequence[str]", other_hosts: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
     if one is True or other_hosts is True:
         return True
     return tuple(dict.fromkeys((*(one or ()), *(other_hosts or ())))) or False

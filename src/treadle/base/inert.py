@@ -55,7 +55,7 @@ LEXERS = frozenset({
 expressions that runs on foreign text, and those of rare languages are seldom reviewed (S-20)."""
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
@@ -63,7 +63,7 @@ def inert(text: str) -> InertText:
     """Text of several lines. Line ends of Windows become plain ones; joiners within words and emoji stay."""
     if text.isascii() and text.isprintable():
         return InertText(text)
-    return InertText(_LIVELY.sub(lambda match: _escaped(match[0]), text.replace("\r\n", "\n")))
+    return InertText(_LIVELY.sub(lambda match: _escape_character(match[0]), text.replace("\r\n", "\n")))
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
@@ -71,7 +71,7 @@ def printable(text: str, keep: str = "\n\t") -> str:
     than `inert`, for text that is recorded or compared."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() or c in keep else _escape_character(c) for c in text)
 
 
 def inert_line(text: str, width: int = 0) -> InertText:

@@ -102,7 +102,7 @@ class LoopOwner(Facade[C]):
         self.close()
 
 
-def waited(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+def make_blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
     """A method of a façade: the same one of the wrapped object, with the same parameters, waited for."""
 
     @wraps(method)

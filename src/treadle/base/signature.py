@@ -125,17 +125,17 @@ def _schema(struct: type[msgspec.Struct]) -> JsonSchema:
     """One schema without references, so that every provider takes it; a type that contains itself keeps its `$defs`."""
     (top,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     recursive: set[str] = set()
-    schema: JsonSchema = _inlined(top, parts, (), recursive)
+    schema: JsonSchema = _inline_parts(top, parts, (), recursive)
     schema.pop("title", None)
     schema.setdefault("properties", {})
     if recursive:
-        schema["$defs"] = {name: _inlined(parts[name], parts, (name,), recursive) for name in sorted(recursive)}
+        schema["$defs"] = {name: _inline_parts(parts[name], parts, (name,), recursive) for name in sorted(recursive)}
     return schema
 
 
-def _inlined(schema: Any, parts: dict[str, Any], above: tuple[str, ...], recursive: set[str]) -> Any:
+def _inline_parts(schema: Any, parts: dict[str, Any], above: tuple[str, ...], recursive: set[str]) -> Any:
     if isinstance(schema, list):
-        return [_inlined(item, parts, above, recursive) for item in schema]
+        return [_inline_parts(item, parts, above, recursive) for item in schema]
     if not isinstance(schema, dict):
         return schema
     reference = schema.get("$ref")
@@ -145,11 +145,11 @@ def _inlined(schema: Any, parts: dict[str, Any], above: tuple[str, ...], recursi
             recursive.add(name)
             return dict(schema)
         siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inlined(parts[name], parts, (*above, name), recursive) | siblings
-    return {key: _inlined(value, parts, above, recursive) for key, value in schema.items()}
+        return _inline_parts(parts[name], parts, (*above, name), recursive) | siblings
+    return {key: _inline_parts(value, parts, above, recursive) for key, value in schema.items()}
 
 
-def documented(doc: str, schema: JsonSchema) -> tuple[str, JsonSchema]:
+def apply_docstring(doc: str, schema: JsonSchema) -> tuple[str, JsonSchema]:
     """The description of the tool, and the schema with those of its parameters: Google, NumPy or reST style."""
     if "\n" not in doc:
         return doc, schema

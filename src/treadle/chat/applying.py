@@ -22,7 +22,7 @@ _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
 _CLOSING_INDENT = 3  # a closing fence may be indented so many columns further than the opening one; further in is text
 
 
-def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
+def build_apply_events(state: ChatState, command: Apply) -> tuple[Event, ...]:
     """The person's word and a turn of one call, which a worker carries out like any other."""
     message, tool, values = _call(state, command)
     try:

@@ -235,8 +235,7 @@ class Assembler:
 
 
 def _sane(usage: Usage) -> Usage:
-    """A provider's counts within bounds: they are added to what was spent, and must neither take from it nor be
-    infinite."""
+    """A provider's counts within bounds: they are added to what was spent, so none is negative or infinite."""
     names = ("input", "output", "cached", "reasoning")
     counts = {name: max(0, min(MAX_COUNT, getattr(usage, name))) for name in names}
     return replace(usage, usd=max(0.0, min(MAX_USD, usage.usd)), **counts)

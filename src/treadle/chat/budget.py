@@ -49,7 +49,7 @@ def _of(
             yield Account(scope, kind, used_amount, following, limit)
 
 
-def exhausted(account: Account) -> bool:
+def is_exhausted(account: Account) -> bool:
     """True if the next call would exceed the limit. One to which a call adds nothing is exhausted when used up."""
     if account.next:
         return account.used_amount + account.next > account.limit
@@ -59,7 +59,7 @@ def exhausted(account: Account) -> bool:
 def forbidden(state: ChatState, run: RunState | None, estimate: Usage, now_ms: int) -> LimitReached | None:
     """The limit that a call of this size would break. For calls that open no turn: an attempt made again, a
     compaction (also of an idle chat, without a run), a summary."""
-    reached = (each for each in accounts(state, run, estimate, now_ms) if each.kind != "turns" and exhausted(each))
+    reached = (each for each in accounts(state, run, estimate, now_ms) if each.kind != "turns" and is_exhausted(each))
     return next(map(_reach, reached), None)
 
 
@@ -71,7 +71,7 @@ def admit(state: ChatState, run: RunState, start: TurnStart, now_ms: int) -> tup
     """The events that begin a model call, with warnings at 80 %; or the limit that forbids it."""
     events: list[Event] = []
     for account in accounts(state, run, start.reserved, now_ms):
-        if exhausted(account):
+        if is_exhausted(account):
             return (_reach(account),)
         if account.used_amount >= WARN_AT * account.limit and (account.scope, account.kind) not in run.warned:
             events.append(LimitWarning(account.kind, account.used_amount, account.limit, account.scope))
@@ -81,7 +81,7 @@ def admit(state: ChatState, run: RunState, start: TurnStart, now_ms: int) -> tup
 def over_budget(state: ChatState, run: RunState, now_ms: int) -> LimitReached | None:
     """The limit that is used up already, before any further call: checked before tools run."""
     kinds = ("tool_calls", "wall_s")
-    reached = (each for each in accounts(state, run, Usage(), now_ms) if each.kind in kinds and exhausted(each))
+    reached = (each for each in accounts(state, run, Usage(), now_ms) if each.kind in kinds and is_exhausted(each))
     return next(map(_reach, reached), None)
 
 

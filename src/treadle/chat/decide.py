@@ -98,10 +98,10 @@ def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
         return AppendEvents((e.SessionError("record_lost", RECORD_LOST),))
     if state.restoring is not None and not run.stop:
         return Restore(state.restoring)
-    if state.compacting and not _failed(run):
+    if state.compacting and not _has_failed(run):
         return Compact(state.compacting)
     # Open calls are closed instead of run if the run failed, or if a last answer without tools contains calls.
-    if state.calls and not (_failed(run) or (run.stop == "turn_cap" and run.final_turn)):
+    if state.calls and not (_has_failed(run) or (run.stop == "turn_cap" and run.final_turn)):
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
     if state.question is not None and not run.stop:
         return Wait()
@@ -126,7 +126,7 @@ def _decide_idle(state: ChatState) -> Step:
     return StayIdle()
 
 
-def _failed(run: RunState) -> bool:
+def _has_failed(run: RunState) -> bool:
     return run.stop in ("budget", "error", "guard")
 
 
@@ -138,16 +138,16 @@ def _decide_between_turns(state: ChatState, run: RunState, limits: Callable[[], 
     if run.stop:
         return _end(state, run.stop)
     if run.completed:
-        return _verified(state, run) or _end(state, "task_complete")
+        return _find_verification_step(state, run) or _end(state, "task_complete")
     last = state.history.last
     if isinstance(last, AssistantEntry) and not last.calls and not run.paused:
         return _after_answer(state, run)
-    if (step := _guarded(state, run)) is not None:
+    if (step := _find_guard_step(state, run)) is not None:
         return step
     # Steering messages are put in before the next model call (L-08).
     if messages := tuple(to_user_message(item, "steering") for item in state.queue if item.delivery == "steering"):
         return AppendEvents(messages)
-    return _capped(state, run) or _compacted(state, limits()) or CallModel(final=False)
+    return _find_cap_step(state, run) or _find_compaction_step(state, limits()) or CallModel(final=False)
 
 
 def _end(state: ChatState, reason: e.EndReason) -> AppendEvents:
@@ -159,14 +159,14 @@ def _after_answer(state: ChatState, run: RunState) -> Step:
         return AppendEvents((e.UserMessage(text, source="autopilot"),))
     if run.incomplete and not run.summarized and not wants_summary(state, run):
         return _end(state, "incomplete")
-    if (step := _verified(state, run)) is not None:
+    if (step := _find_verification_step(state, run)) is not None:
         return step
     if wants_summary(state, run):
         return Summarize()
     return _end(state, "done")
 
 
-def _verified(state: ChatState, run: RunState) -> Step | None:
+def _find_verification_step(state: ChatState, run: RunState) -> Step | None:
     """Return the step that verification requires before the run may end; None if there is none."""
     requirement = verify(state, run)
     if requirement is None:
@@ -174,7 +174,7 @@ def _verified(state: ChatState, run: RunState) -> Step | None:
     return RunCheck(requirement) if isinstance(requirement, OpenCheck) else AppendEvents((requirement,))
 
 
-def _guarded(state: ChatState, run: RunState) -> Step | None:
+def _find_guard_step(state: ChatState, run: RunState) -> Step | None:
     if (finding := guard.find(run.signatures)) is None:
         return None
     text = guard.describe(finding)
@@ -195,7 +195,7 @@ def _question(state: ChatState, purpose: Literal["limit", "guard"], question: st
     return e.UserInputRequested(f"{purpose}.{state.head + 1}", question, (CONTINUE, STOP), purpose)
 
 
-def _capped(state: ChatState, run: RunState) -> Step | None:
+def _find_cap_step(state: ChatState, run: RunState) -> Step | None:
     remaining_turns = run.turn_limit - run.turns
     if remaining_turns <= 0:
         return AppendEvents(_at_cap(state, run))
@@ -218,7 +218,7 @@ def _at_cap(state: ChatState, run: RunState) -> tuple[e.Event, ...]:
             return (reached, e.SessionError("turn_cap", f"The run used its {run.turn_limit} turns and is not done."))
 
 
-def _compacted(state: ChatState, limits: RunLimits) -> Step | None:
+def _find_compaction_step(state: ChatState, limits: RunLimits) -> Step | None:
     window = state.options.context_window or limits.window
     used_tokens = estimate(state, limits.overhead_chars)
     if used_tokens < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:

@@ -79,7 +79,7 @@ def first_divergence(
 ) -> Divergence | None:
     """The first event in which two logs differ, with the events before it as context; None if they do not. Turns of
     version 1 are held against others as if they were written today."""
-    left, right = lifted(left), lifted(right)
+    left, right = upgrade_log(left), upgrade_log(right)
     for index in range(max(len(left), len(right))):
         one = left[index] if index < len(left) else None
         second = right[index] if index < len(right) else None
@@ -137,7 +137,7 @@ _WITH_A_RESULT = (e.CheckpointCreated, e.FilesChanged, e.WorkspaceConflict, e.Pl
 """Events that are recorded together with the last result of a turn, before the turn ends."""
 
 
-def lifted(log: Sequence[Envelope]) -> list[Envelope]:
+def upgrade_log(log: Sequence[Envelope]) -> list[Envelope]:
     """The log as it would be written today, numbered anew."""
     return [replace(envelope, seq=seq) for seq, envelope in enumerate(in_order(log), 1)]
 

@@ -119,10 +119,10 @@ def _truncate_history(state: ChatState, seq: int) -> ChatState:
     # A compaction that is under way is about what was cut: its summary must not bring that back.
     state = replace(state, history=history, calls=(), open_turn=None, answered_turn=None, question=None)
     state = replace(state, seen_files=seen_before(state.seen_files, seq))
-    return _compacted(replace(state, run=None, compacting=""), compaction)
+    return _apply_compaction(replace(state, run=None, compacting=""), compaction)
 
 
-def _compacted(state: ChatState, compaction: Compaction) -> ChatState:
+def _apply_compaction(state: ChatState, compaction: Compaction) -> ChatState:
     return _recount(replace(state, compaction=compaction, transcript=rebuild(state.history, compaction)))
 
 
@@ -216,7 +216,7 @@ def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Enve
         return state
     longest = len(state.history)
     compaction = Compaction(min(event.upto, longest), event.summary, event.kept, min(event.masked, longest))
-    return replace(_compacted(state, compaction), compaction_failures=0)
+    return replace(_apply_compaction(state, compaction), compaction_failures=0)
 
 
 def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
@@ -329,7 +329,7 @@ def _files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> Cha
     return change_run(state, wrote=True, changed_files=tuple(changed_paths[-MAX_CHANGED:]))
 
 
-def _restored(state: ChatState, event: e.Restored, at: Envelope) -> ChatState:
+def _end_restore(state: ChatState, event: e.Restored, at: Envelope) -> ChatState:
     is_finished = state.restoring is not None and state.restoring.restore == event.restore
     return replace(state, restoring=None) if is_finished else state
 
@@ -388,7 +388,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.CheckpointCreated: lambda state, event, at: change_run(state, checkpoint=True),
     e.FilesChanged: _files_changed,
     e.RestoreRequested: lambda state, event, at: replace(state, restoring=event),
-    **dict.fromkeys((e.Undone, e.Redone, e.ChangesKept), _restored),
+    **dict.fromkeys((e.Undone, e.Redone, e.ChangesKept), _end_restore),
     e.CheckStarted: _check_started,
     e.CheckCompleted: _check_completed,
 }

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.host_patterns import choice, joined
+from treadle.base.host_patterns import choice, join_choices
 from treadle.base.types import CallKey
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.history import weigh
@@ -184,7 +184,7 @@ def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: En
             # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
             phase = "approved" if event.decision == "allow" else "requested"
             seal = call.action.hash if event.arguments is None else ""
-            network = _granted(call.network, call.action, event)
+            network = _grant_network(call.network, call.action, event)
             state = change_call(state, call.key, phase=phase, arguments=arguments, seal=seal, network=network)
             if event.decision == "deny" and event.by not in ("policy", "treadle"):
                 state = _note_refusal(state, call)
@@ -205,13 +205,13 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
     return replace(state, jobs=jobs, pending_jobs=pending)
 
 
-def _granted(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
+def _grant_network(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
     """Return the network access of the call after this answer: adds the requested hosts and those of the rule."""
     if answer.decision == "deny":
         return previous_choice
     rule = answer.rule
     hosts = (rule.pattern,) if rule is not None and rule.tool == NETWORK_TOOL else ()
-    return joined(previous_choice, choice((*action.network, *hosts)))
+    return join_choices(previous_choice, choice((*action.network, *hosts)))
 
 
 def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:

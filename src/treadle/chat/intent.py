@@ -128,7 +128,7 @@ def only_asks(message: str) -> bool:
 
 def _requests(sentence: str, words: list[str]) -> bool:
     if re.match(_POLITE, sentence):
-        sentence = _unfilled(re.sub(_POLITE, "", sentence, count=1)).rstrip("? ")
+        sentence = _strip_fillers(re.sub(_POLITE, "", sentence, count=1)).rstrip("? ")
         words = re.findall(_WORD, sentence) or [""]
     if sentence.rstrip().endswith("?"):
         return False
@@ -156,11 +156,11 @@ def _without_piped(message: str) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    parts = (_unfilled(re.sub(_BULLET, "", part).strip()) for part in re.split(_SENTENCE, text))
+    parts = (_strip_fillers(re.sub(_BULLET, "", part).strip()) for part in re.split(_SENTENCE, text))
     return [re.sub(_PLACE, "", part, count=1) for part in parts]
 
 
-def _unfilled(sentence: str) -> str:
+def _strip_fillers(sentence: str) -> str:
     while (shorter := re.sub(_FILLER, "", sentence, count=1)) != sentence:
         sentence = shorter
     return sentence

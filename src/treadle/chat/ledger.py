@@ -82,7 +82,7 @@ def trails(entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequ
     return tuple(selected.values())
 
 
-def unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> tuple[str, ...]:
+def find_unnamed_paths(entries: Sequence[LedgerEntry], request: RestoreRequested) -> tuple[str, ...]:
     """Return the paths that the request would cover if their changes were not only observed."""
     observed = (path for path, trail in _find_trails(entries, request).items() if trail.observed)
     return tuple(path for path in observed if covers(request.paths, path) and path not in request.paths)
@@ -221,7 +221,7 @@ def _undo(row: _Row, undone_steps: _Row, file: FileChange, request: RestoreReque
     part = file.path in request.hunks and aim != undone_steps[0].old_state
     at = row.index(undone_steps[0])
     later_steps = _rebase_steps([step for step in row[at:] if step not in undone_steps], file.rebased)
-    remainder = _drop_stateless_steps([replace(_melted(undone_steps), new_state=aim)] if part else [])
+    remainder = _drop_stateless_steps([replace(_merge_steps(undone_steps), new_state=aim)] if part else [])
     return (*row[:at], *remainder, *later_steps)
 
 
@@ -252,7 +252,7 @@ def _redo(row: _Row, file: FileChange, past: _Past | None, seq: int) -> _Row:
         return past.old_row
     if not past.undone_steps:
         return row
-    return (*row, replace(_melted(past.undone_steps), old_state=file.before, new_state=file.after))
+    return (*row, replace(_merge_steps(past.undone_steps), old_state=file.before, new_state=file.after))
 
 
 def _keep(row: _Row, file: FileChange, request: RestoreRequested) -> _Row:
@@ -261,12 +261,12 @@ def _keep(row: _Row, file: FileChange, request: RestoreRequested) -> _Row:
         return row
     if file.path not in request.hunks or file.after == selected_steps[-1].new_state:
         return tuple(replace(step, is_kept=True) if step in selected_steps else step for step in row)
-    merged_step, at = _melted(selected_steps), row.index(selected_steps[0])
+    merged_step, at = _merge_steps(selected_steps), row.index(selected_steps[0])
     parts = [replace(merged_step, new_state=file.after, is_kept=True), replace(merged_step, old_state=file.after)]
     return (*row[:at], *_drop_stateless_steps(parts), *(step for step in row[at:] if step not in selected_steps))
 
 
-def _melted(steps: Sequence[_Step]) -> _Step:
+def _merge_steps(steps: Sequence[_Step]) -> _Step:
     first, last = min(step.first for step in steps), max(step.last for step in steps)
     return _Step(first, last, steps[0].old_state, steps[-1].new_state, any(step.observed for step in steps))
 

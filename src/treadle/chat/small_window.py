@@ -18,14 +18,13 @@ _KEPT = ("type", "enum", "items", "properties")
 
 def in_short(specs: Sequence[ToolSpec], *, has_explicit_tools: bool) -> tuple[ToolSpec, ...]:
     """The specs in short form. `has_explicit_tools`: the options name the tools, so that none is left out."""
-    return tuple(_shortened(spec) for spec in specs if has_explicit_tools or not spec.dispensable)
+    return tuple(_shorten_spec(spec) for spec in specs if has_explicit_tools or not spec.dispensable)
 
 
 def withheld(state: ChatState, specs: Sequence[ToolSpec]) -> frozenset[str]:
     """Return the names of tools that would be useless now: an edit before a file was read, which can only be a guess;
     reading more of an output if none was cut; ending a task that asks for a change before there is one, and answering
-    it in words before anything was read; and the calls since the last one with a new result, which would only be
-    repeated."""
+    it in words before anything was read; and the calls since the last one with a new result: they would be repeated."""
     idle = state.run is not None and lacks_change(state, state.run)
     lacking = {"reading": not state.seen_files, "output": not state.outputs, "change": idle}
     early = [spec.name for spec in specs if lacking.get(spec.needs)]
@@ -55,7 +54,7 @@ def _latest_calls(state: ChatState) -> Iterator[tuple[str, bool]]:
             yield from ((call.name, succeeded.get(call.call, True)) for call in reversed(entry.calls))
 
 
-def _shortened(spec: ToolSpec) -> ToolSpec:
+def _shorten_spec(spec: ToolSpec) -> ToolSpec:
     short = spec.short
     if short is None:
         return spec

@@ -6,7 +6,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.applying import applied
+from treadle.chat.applying import build_apply_events
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
 from treadle.chat.fold_calls import CONTINUE
@@ -65,11 +65,11 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
         case c.Restore():
             return _restore(state, command)
         case c.EditQueued():
-            _queued(state, command.id)
+            _get_queue_item(state, command.id)
             _not_empty(command.content)
             return (e.QueueChanged("edited", command.id, command.content),)
         case c.DeleteQueued():
-            return (e.QueueChanged("deleted", _queued(state, command.id).id),)
+            return (e.QueueChanged("deleted", _get_queue_item(state, command.id).id),)
         case c.Promote():
             return _promote(state, command)
         case c.ExtendTurns():
@@ -87,7 +87,7 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
         case c.Apply():
             if status(state) not in ("idle", "error"):
                 raise _busy(state, "apply when it is idle")
-            return applied(state, command)
+            return build_apply_events(state, command)
         case c.CloseJob():
             return _close_job(state, command)
         case c.Expire():
@@ -109,7 +109,7 @@ def _busy(state: ChatState, advice: str) -> Refused:
     return Refused("awaiting_action" if chat_status == "requires_action" else "busy", text)
 
 
-def _queued(state: ChatState, item_id: str) -> QueueItem:
+def _get_queue_item(state: ChatState, item_id: str) -> QueueItem:
     for item in state.queue:
         if item.id == item_id:
             return item
@@ -150,7 +150,7 @@ def _submit(state: ChatState, command: c.SubmitResults) -> Events:
     events: list[Event] = []
     for result in command.results:
         call = expected[result.tool_call_id]
-        completion = replace(_completed(call, _text_of(result), not result.is_error), synthetic=result.failure)
+        completion = replace(_build_completion(call, _text_of(result), not result.is_error), synthetic=result.failure)
         events += (e.ExternalToolCompleted(call.key, result.is_error, command.by), completion)
     return tuple(events)
 
@@ -164,7 +164,7 @@ def _text_of(result: c.Result) -> str:
         raise InvalidInput(f"The output of {result.tool_call_id} is no JSON: {error}.") from error
 
 
-def _completed(call: Call, text: str, success: bool) -> e.ExecutionComplete:
+def _build_completion(call: Call, text: str, success: bool) -> e.ExecutionComplete:
     first = text.strip().partition("\n")[0][:120]
     texts = (text, "") if success else ("", text or "The tool failed.")
     return e.ExecutionComplete(call.key, success, *texts, first)
@@ -215,7 +215,7 @@ def _answer(state: ChatState, command: c.Answer) -> Events:
             completion = e.UserInputCompleted(command.action, command.answer, command.by)
             if asks_in_its_middle(call, command.action):
                 return (completion,)
-            return (completion, _completed(call, command.answer, True))
+            return (completion, _build_completion(call, command.answer, True))
     raise Refused("no_such_action", f"No open question {command.action!r}; it may have been answered already.")
 
 
@@ -276,7 +276,7 @@ def _restore(state: ChatState, command: c.Restore) -> Events:
 
 
 def _promote(state: ChatState, command: c.Promote) -> Events:
-    item = _queued(state, command.id)
+    item = _get_queue_item(state, command.id)
     if state.run is None:
         return (to_user_message(item, "queued"),)
     if status(state) == "requires_action":
@@ -309,12 +309,12 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
     if options == state.options:
         return ()
     at_work = state.run is not None or state.compacting or state.restoring is not None
-    if at_work and _fixed(options) != _fixed(state.options):
+    if at_work and _get_fixed_options(options) != _get_fixed_options(state.options):
         raise _busy(state, "root, world and archived change only when it is idle")
     return (e.OptionsChanged(command.changes, command.by),)
 
 
-def _fixed(options: ChatOptions) -> tuple[str, str, bool]:
+def _get_fixed_options(options: ChatOptions) -> tuple[str, str, bool]:
     return options.root, options.world, options.archived
 
 

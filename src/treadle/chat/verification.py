@@ -42,7 +42,7 @@ def verify(state: ChatState, run: RunState) -> OpenCheck | Event | None:
         file = _unwritten_file(state, run) if run.wrote else ""
         return UserMessage(FILE_NOT_WRITTEN.format(file=file) if file else NOTHING_WRITTEN, source="check")
     checked_commands = {result.command for result in run.checked}
-    for command in _planned(state, run):
+    for command in _plan_checks(state, run):
         if command not in checked_commands:
             paths = _diagnosable(run) if command == DIAGNOSTICS else ()
             return OpenCheck(CallKey(f"check.{state.checks + 1}"), command, run.check_rounds + 1, paths)
@@ -83,7 +83,7 @@ def tail(text: str) -> str:
     return excerpt if len(excerpt) == len(text.strip()) else f"[the beginning is left out]\n{excerpt}"
 
 
-def _planned(state: ChatState, run: RunState) -> Iterator[str]:
+def _plan_checks(state: ChatState, run: RunState) -> Iterator[str]:
     """The checks of this end, in order: the quick look first. A question that led to no change is not held up."""
     if state.options.diagnose and _diagnosable(run):
         yield DIAGNOSTICS

@@ -9,8 +9,7 @@
     chat = await client.chats.create("How many apples are there?")
     print((await client.run(chat)).text)
 
-Knows the words of the protocol and nothing of what a server is made of. Without `async`: `treadle.client.sync`.
-"""
+Knows the words of the protocol and nothing of what a server is made of. Without `async`: `treadle.client.sync`."""
 
 from treadle.client.answering import ClientTool, Reply, ToolCall
 from treadle.client.chats import Chats, ClientChat

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.base.logs import log_info
-from treadle.base.signature import AnyFunction, Signature, documented, is_async
+from treadle.base.signature import AnyFunction, Signature, apply_docstring, is_async
 from treadle.base.types import ChatId
 from treadle.client.chats import ClientChat
 from treadle.errors import ApiError, ToolError
@@ -54,7 +54,7 @@ class ClientTool:
     @property
     def spec(self) -> DynamicTool:
         """The description of the tool for the server and the model."""
-        description, schema = documented(inspect.getdoc(self.function) or "", self._signature.schema)
+        description, schema = apply_docstring(inspect.getdoc(self.function) or "", self._signature.schema)
         return DynamicTool(self.name, description, schema)
 
     async def answer(self, call: ToolCall) -> Result:
@@ -155,7 +155,8 @@ class RunFollower:
             accepted = await self._chat.send(content)
             self._queued, self._first = accepted.queued, accepted.head
         elif info.status in ("idle", "error"):
-            return await self._last_reply(info.last_end, info.last_why)
+            answers = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
+            return Reply(answers[-1] if answers else "", info.last_end or "done", info.last_why)
         try:
             async with contextlib.aclosing(self._chat.events(after_seq)) as events:
                 while True:
@@ -185,10 +186,6 @@ class RunFollower:
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
-
-    async def _last_reply(self, reason: str, explanation: str) -> Reply:
-        answers = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
-        return Reply(answers[-1] if answers else "", reason or "done", explanation)
 
     async def _take(self, seq: int, event: e.Event) -> Reply | None:
         match event:

@@ -206,8 +206,7 @@ class Place:
 async def follow(
     http: Http, chat: ChatId, after_seq: int, deltas: bool, patience_s: float
 ) -> AsyncGenerator[e.Envelope, None]:
-    """Yield every event after `after_seq`, and live ones, until the caller stops. ApiError: no such chat, or no
-    server."""
+    """Yield every event after `after_seq`, and live ones, until the caller stops. ApiError: no such chat or server."""
     place, pause = Place(after_seq), Pause()
     lost_at = time.monotonic()
     while True:

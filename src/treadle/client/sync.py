@@ -1,14 +1,9 @@
-"""The client without `async`: the same names, driven by one event loop in a thread of its own.
-
-with Client(url, token) as client:
-    chat = client.chats.create("How many apples are there?")
-    print(client.run(chat).text)
-"""
+"""The client without `async`: the same names, driven by one event loop in a thread of its own."""
 
 from collections.abc import Iterator
 from typing import Any, Unpack
 
-from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, same_parameters
 from treadle.client import chats as asynchronous
 from treadle.client import client, files
 from treadle.client.answering import Answer, Approve, Reply, Show
@@ -27,30 +22,30 @@ class ClientChat(Facade[asynchronous.ClientChat]):
         super().__init__(loop, chat)
         self.id, self.warnings = chat.id, chat.warnings
 
-    send = waited(asynchronous.ClientChat.send)
-    commands = waited(asynchronous.ClientChat.commands)
-    resources = waited(asynchronous.ClientChat.resources)
-    interrupt = waited(asynchronous.ClientChat.interrupt)
-    approve = waited(asynchronous.ClientChat.approve)
-    deny = waited(asynchronous.ClientChat.deny)
-    answer = waited(asynchronous.ClientChat.answer)
-    submit = waited(asynchronous.ClientChat.submit)
-    edit = waited(asynchronous.ClientChat.edit)
-    apply = waited(asynchronous.ClientChat.apply)
-    children = waited(asynchronous.ClientChat.children)
-    actions = waited(asynchronous.ClientChat.actions)
-    compact = waited(asynchronous.ClientChat.compact)
-    run_command = waited(asynchronous.ClientChat.run_command)
-    arguments = waited(asynchronous.ClientChat.arguments)
-    edit_queued = waited(asynchronous.ClientChat.edit_queued)
-    delete_queued = waited(asynchronous.ClientChat.delete_queued)
-    promote = waited(asynchronous.ClientChat.promote)
-    export = waited(asynchronous.ClientChat.export)
-    models = waited(asynchronous.ClientChat.models)
-    change = waited(asynchronous.ClientChat.change)
-    delete = waited(asynchronous.ClientChat.delete)
-    info = waited(asynchronous.ClientChat.info)
-    messages = waited(asynchronous.ClientChat.messages)
+    send = make_blocking(asynchronous.ClientChat.send)
+    commands = make_blocking(asynchronous.ClientChat.commands)
+    resources = make_blocking(asynchronous.ClientChat.resources)
+    interrupt = make_blocking(asynchronous.ClientChat.interrupt)
+    approve = make_blocking(asynchronous.ClientChat.approve)
+    deny = make_blocking(asynchronous.ClientChat.deny)
+    answer = make_blocking(asynchronous.ClientChat.answer)
+    submit = make_blocking(asynchronous.ClientChat.submit)
+    edit = make_blocking(asynchronous.ClientChat.edit)
+    apply = make_blocking(asynchronous.ClientChat.apply)
+    children = make_blocking(asynchronous.ClientChat.children)
+    actions = make_blocking(asynchronous.ClientChat.actions)
+    compact = make_blocking(asynchronous.ClientChat.compact)
+    run_command = make_blocking(asynchronous.ClientChat.run_command)
+    arguments = make_blocking(asynchronous.ClientChat.arguments)
+    edit_queued = make_blocking(asynchronous.ClientChat.edit_queued)
+    delete_queued = make_blocking(asynchronous.ClientChat.delete_queued)
+    promote = make_blocking(asynchronous.ClientChat.promote)
+    export = make_blocking(asynchronous.ClientChat.export)
+    models = make_blocking(asynchronous.ClientChat.models)
+    change = make_blocking(asynchronous.ClientChat.change)
+    delete = make_blocking(asynchronous.ClientChat.delete)
+    info = make_blocking(asynchronous.ClientChat.info)
+    messages = make_blocking(asynchronous.ClientChat.messages)
 
     def fork(self, seq: int = 0) -> "ClientChat":
         return ClientChat(self._loop, self._loop.run(self._wrapped.fork(seq)))
@@ -69,13 +64,13 @@ class ClientChat(Facade[asynchronous.ClientChat]):
 class ClientFiles(Facade[files.ClientFiles]):
     """The files of one chat's project; see `treadle.client.ClientFiles`."""
 
-    runs = waited(files.ClientFiles.runs)
-    changes = waited(files.ClientFiles.changes)
-    preview = waited(files.ClientFiles.preview)
-    undo = waited(files.ClientFiles.undo)
-    redo = waited(files.ClientFiles.redo)
-    keep = waited(files.ClientFiles.keep)
-    back_to = waited(files.ClientFiles.back_to)
+    runs = make_blocking(files.ClientFiles.runs)
+    changes = make_blocking(files.ClientFiles.changes)
+    preview = make_blocking(files.ClientFiles.preview)
+    undo = make_blocking(files.ClientFiles.undo)
+    redo = make_blocking(files.ClientFiles.redo)
+    keep = make_blocking(files.ClientFiles.keep)
+    back_to = make_blocking(files.ClientFiles.back_to)
 
 
 class ClientJob(Facade[asynchronous.ClientJob]):
@@ -85,12 +80,12 @@ class ClientJob(Facade[asynchronous.ClientJob]):
     def view(self) -> JobView:
         return self._wrapped.view
 
-    tail = waited(asynchronous.ClientJob.tail)
-    send = waited(asynchronous.ClientJob.send)
-    stop = waited(asynchronous.ClientJob.stop)
-    changes = waited(asynchronous.ClientJob.changes)
-    commit = waited(asynchronous.ClientJob.commit)
-    discard = waited(asynchronous.ClientJob.discard)
+    tail = make_blocking(asynchronous.ClientJob.tail)
+    send = make_blocking(asynchronous.ClientJob.send)
+    stop = make_blocking(asynchronous.ClientJob.stop)
+    changes = make_blocking(asynchronous.ClientJob.changes)
+    commit = make_blocking(asynchronous.ClientJob.commit)
+    discard = make_blocking(asynchronous.ClientJob.discard)
 
 
 class ClientRace(Facade[client.ClientRace]):
@@ -100,19 +95,19 @@ class ClientRace(Facade[client.ClientRace]):
     def chat(self) -> ClientChat:
         return ClientChat(self._loop, self._wrapped.chat)
 
-    attempts = waited(client.ClientRace.attempts)
-    result = waited(client.ClientRace.result)
+    attempts = make_blocking(client.ClientRace.attempts)
+    result = make_blocking(client.ClientRace.result)
 
 
 class ClientWorlds(Facade[client.ClientWorlds]):
     """Your worlds on the server; see `treadle.client.ClientWorlds`."""
 
-    list = waited(client.ClientWorlds.list)
-    show = waited(client.ClientWorlds.show)
-    diff = waited(client.ClientWorlds.diff)
-    commit = waited(client.ClientWorlds.commit)
-    rebase = waited(client.ClientWorlds.rebase)
-    drop = waited(client.ClientWorlds.drop)
+    list = make_blocking(client.ClientWorlds.list)
+    show = make_blocking(client.ClientWorlds.show)
+    diff = make_blocking(client.ClientWorlds.diff)
+    commit = make_blocking(client.ClientWorlds.commit)
+    rebase = make_blocking(client.ClientWorlds.rebase)
+    drop = make_blocking(client.ClientWorlds.drop)
 
 
 class Chats(Facade[asynchronous.Chats]):
@@ -122,7 +117,7 @@ class Chats(Facade[asynchronous.Chats]):
     def get(self, id: str) -> ClientChat:
         return ClientChat(self._loop, self._loop.run(self._wrapped.get(id)))
 
-    search = waited(asynchronous.Chats.search)
+    search = make_blocking(asynchronous.Chats.search)
 
     def list(self, **filters: Any) -> list[ChatLine]:
         return list(self._loop.each(self._wrapped.list(**filters)))

@@ -75,8 +75,7 @@ def in_git(path: str) -> bool:
 
 
 def is_folder(file: FileChange) -> bool:
-    """True if only folders lie there, before and after. A file that gives way to a folder is lost like a deleted
-    one."""
+    """True if only folders lie there, before and after. A file that gives way to a folder is lost as if deleted."""
     states = [state for state in (file.before, file.after) if state is not None]
     return bool(states) and all(state.kind == "directory" for state in states)
 
@@ -94,7 +93,7 @@ def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> Diff
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
 
 
-def merged(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
+def merge_changes(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
     """Add later changes to earlier ones, by path. Changes that cancel each other out are dropped."""
     changes_by_path = dict(earlier_changes)
     for file in files:
@@ -113,8 +112,7 @@ def merged(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange
 def change_lines(
     files: Iterable[FileChange], format_path: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
 ) -> list[str]:
-    """One line per file, at most `most`; a removed folder with many files is one. Changes in `aside` are only
-    counted."""
+    """One line per file, at most `most`; a removed folder with many files is one. Those in `aside` are only counted."""
     sorted_files = sort_out(files, aside)
     removed_folders = _gone_folders(sorted_files.reported_files)
     files = without_parents(sorted_files.reported_files, removed_folders)

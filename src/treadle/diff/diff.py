@@ -64,7 +64,7 @@ def _pieces(old_lines: list[str], new_lines: list[str]) -> Iterator[Opcode]:
     if start:
         yield "equal", 0, start, 0, start
     old, new = old_lines[start:i2], new_lines[start:j2]
-    compare = _compared if max(len(old), len(new)) <= _MAX_COMPARED else _anchored
+    compare = _compare_lines if max(len(old), len(new)) <= _MAX_COMPARED else _compare_between_anchors
     yield from compare(old, new, start, start)
     if end:
         yield "equal", i2, len(old_lines), j2, len(new_lines)
@@ -81,7 +81,7 @@ def equal_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     return start, end
 
 
-def _compared(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode]:
+def _compare_lines(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode]:
     if not old or not new:
         if old or new:
             yield "delete" if old else "insert", i, i + len(old), j, j + len(new)
@@ -90,7 +90,7 @@ def _compared(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode
             yield tag, i1 + i, i2 + i, j1 + j, j2 + j
 
 
-def _anchored(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode]:
+def _compare_between_anchors(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode]:
     """Compare long texts between the lines that occur in both exactly once and in the same order. The total cost is
     limited to that of one comparison of the largest allowed size."""
     remaining_cost = _MAX_COMPARED * _MAX_COMPARED
@@ -104,7 +104,7 @@ def _anchored(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode
         cost = (until_a - a) * (until_b - b)
         if cost <= remaining_cost:
             remaining_cost -= cost
-            yield from _compared(old[a:until_a], new[b:until_b], i + a, j + b)
+            yield from _compare_lines(old[a:until_a], new[b:until_b], i + a, j + b)
         else:
             yield "replace", i + a, i + until_a, j + b, j + until_b
         last = next_a < len(old)  # the anchor itself
@@ -192,8 +192,8 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
     codes = opcodes(old_lines, new_lines)
     head = [f"--- {'/dev/null' if old is None else path}", f"+++ {'/dev/null' if new is None else path}"]
     for group in groups(codes):
-        head += [header(group, line), *marked(old_lines, new_lines, group)]
-    return Diff(bounded("\n".join(head)), _stat(codes))
+        head += [header(group, line), *mark_lines(old_lines, new_lines, group)]
+    return Diff(shorten_diff("\n".join(head)), _stat(codes))
 
 
 def count_lines(old: str, new: str) -> DiffStat:
@@ -223,7 +223,7 @@ def header(group: Sequence[Opcode], skipped: int) -> str:
     return f"@@ -{_range(i1 + skipped, i2 + skipped)} +{_range(j1 + skipped, j2 + skipped)} @@"
 
 
-def marked(old_lines: list[str], new_lines: list[str], group: Sequence[Opcode]) -> list[str]:
+def mark_lines(old_lines: list[str], new_lines: list[str], group: Sequence[Opcode]) -> list[str]:
     lines: list[str] = []
     for tag, a1, a2, b1, b2 in group:
         sides = (" ", old_lines[a1:a2]), ("-", old_lines[a1:a2]), ("+", new_lines[b1:b2])
@@ -240,7 +240,7 @@ def _range(start: int, stop: int) -> str:
     return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 
 
-def bounded(text: str) -> str:
+def shorten_diff(text: str) -> str:
     """As much of a diff as is shown, and how much is not."""
     lines = text.split("\n")
     shown_lines: list[str] = []
@@ -295,10 +295,10 @@ def is_text(data: bytes) -> bool:
 
 
 def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
-    old_lines, new_lines, skipped = middle(_decoded(old), _decoded(new))
+    old_lines, new_lines, skipped = middle(_decode_text(old), _decode_text(new))
     numbered_hunks = []
     for number, group in enumerate(groups(opcodes(old_lines, new_lines)), 1):
-        lines = tuple(map(_replace_broken_bytes, marked(old_lines, new_lines, group)))
+        lines = tuple(map(_replace_broken_bytes, mark_lines(old_lines, new_lines, group)))
         stat = _stat(group)
         numbered_hunks.append(Hunk(number, header(group, skipped), lines, stat.added, stat.removed))
     return tuple(numbered_hunks)
@@ -306,17 +306,17 @@ def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
 
 def without(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
     """`new` with these hunks taken back."""
-    return _mixed(old, new, set(hunk_numbers), taken_back=True)
+    return _combine_hunks(old, new, set(hunk_numbers), taken_back=True)
 
 
 def only(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
     """`old` with these hunks and no other."""
-    return _mixed(old, new, set(hunk_numbers), taken_back=False)
+    return _combine_hunks(old, new, set(hunk_numbers), taken_back=False)
 
 
-def _mixed(old: bytes, new: bytes, hunk_numbers: set[int], *, taken_back: bool) -> bytes:
-    text = _decoded(new)
-    old_lines, new_lines, skipped = middle(_decoded(old), text)
+def _combine_hunks(old: bytes, new: bytes, hunk_numbers: set[int], *, taken_back: bool) -> bytes:
+    text = _decode_text(new)
+    old_lines, new_lines, skipped = middle(_decode_text(old), text)
     hunk_groups = groups(opcodes(old_lines, new_lines))
     if unknown := sorted(hunk_numbers - set(range(1, len(hunk_groups) + 1))):
         names = ", ".join(map(str, unknown))
@@ -334,7 +334,7 @@ def _replace_broken_bytes(line: str) -> str:
     return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -1,5 +1,4 @@
-"""Bytes that are no valid UTF-8 as text and back, without losing one (T-01). read_file shows this text, and a search
-finds it."""
+"""Bytes that are no valid UTF-8 as text and back, without losing one (T-01). read_file shows it, a search finds it."""
 
 import codecs
 import re

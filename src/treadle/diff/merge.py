@@ -60,8 +60,7 @@ def _certain_pairs(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
 
 
 def _compare_in_parts(a: list[int], b: list[int]) -> Iterator[Pair]:
-    """Between the lines that both have once in the same order, which count as certain. A part too long counts as
-    replaced."""
+    """Between lines that both have once in the same order, which are certain. A part too long counts as replaced."""
     i = j = 0
     for next_i, next_j in [*anchors(a, b), (len(a), len(b))]:
         part = _compare(a[i:next_i], b[j:next_j], _MAX_STEPS // 100) or ()

@@ -4,8 +4,7 @@ it. The policy does not decide if it runs: the command is the user's own. Its ch
 command that the user allows (S-16): changes that would need an approval are discarded, since a check never waits for a
 person.
 
-A check can be repeated. The check of a lost worker is continued by the next worker, or begun again under another
-key."""
+A check can be repeated. The check of a lost worker is continued by the next worker, or begun anew under another key."""
 
 from typing import Any
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.engine.deps import Deps
-from treadle.engine.outcome import CallRun, Unknown, checkpoint, crashed, first_line, workspace_events
+from treadle.engine.outcome import CallRun, Unknown, checkpoint, describe_crash, first_line, workspace_events
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.engine.tool_calls import record_outcome, stop
 from treadle.errors import ToolError
@@ -39,7 +38,7 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
         try:
             plan = await tenure.unless_stopped(_prepare(tool, invocation, deps))
         except Exception as error:  # also a fault of a hook of the library's user
-            text = str(error) if isinstance(error, ToolError) else crashed(tool.spec, error)
+            text = str(error) if isinstance(error, ToolError) else describe_crash(tool.spec, error)
             return await _skip(tenure, check, deps.redact(text), has_begun)
         if isinstance(plan, Stopped):
             return

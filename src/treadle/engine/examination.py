@@ -7,12 +7,12 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.host_patterns import joined
+from treadle.base.host_patterns import join_choices
 from treadle.base.types import CallKey
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, known_files
 from treadle.engine.deps import Deps
-from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
+from treadle.engine.outcome import checkpoint, describe_crash, end, first_line, seen_of
 from treadle.engine.side_call import asking
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ToolError, TrialLost
@@ -96,19 +96,19 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | 
         return _going_on(tenure, call, deps)
     options = tool_options(tenure.state)
     if reason := await deps.tools.await_tool(call.request, options):
-        return _refused(call, {}, deps.redact(reason))
+        return _refuse(call, {}, deps.redact(reason))
     request = deps.tools.resolve_call(call.request, options)
     tool = deps.tools.find(request.name, options)
     if tool is None:
         tool_names = ", ".join(spec.name for spec in deps.tools.specs(options))
-        return _refused(call, {}, f"There is no tool {request.name!r}. The tools are: {tool_names}.")
+        return _refuse(call, {}, f"There is no tool {request.name!r}. The tools are: {tool_names}.")
     spec = tool if isinstance(tool, ToolSpec) else tool.spec
     if request.repaired and not spec.read_only:
-        return _refused(call, {}, CUT_OFF)
+        return _refuse(call, {}, CUT_OFF)
     text = request.arguments if call.arguments is None else msgspec.json.encode(call.arguments).decode()
     arguments = deps.tools.arguments(spec, text)
     if isinstance(arguments, str):
-        return _refused(call, {}, CUT_OFF if request.repaired else arguments)
+        return _refuse(call, {}, CUT_OFF if request.repaired else arguments)
     start = e.ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments), effect=spec.effect)
     if spec.kind == "client":
         tool_request = e.ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)
@@ -133,7 +133,7 @@ async def _or_refused(
     except ToolError as error:
         text, seen_files = str(error), seen_of(error)
     except Exception as error:
-        text, seen_files = crashed(ready.tool.spec, error), ()
+        text, seen_files = describe_crash(ready.tool.spec, error), ()
     return _refused_tried(ready, text, deps, seen_files=seen_files)
 
 
@@ -162,7 +162,7 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Dou
     if ready.call.phase == "approved":
         options = replace(options, interactive=True)  # the approval came from a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
-    reached = joined(ready.invocation.network, verdict.network)
+    reached = join_choices(ready.invocation.network, verdict.network)
     ready = replace(ready, invocation=replace(ready.invocation, network=reached, barred=verdict.barred))
     if isinstance(hooked, AskPerson) and verdict.decision not in ("ask", "deny") and ready.call.phase != "approved":
         if not options.interactive:
@@ -185,12 +185,12 @@ async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | Set
         await tenure.append(*await checkpoint(tenure, deps), start, durable=trial.network)
         tried_call = next((call for call in tenure.state.calls if call.key == invocation.call), ready.call)
         ready = replace(ready, call=tried_call)
-    outcome = await _or_refused(ready, _judged(tenure, ready, doubtful, deps), deps)
+    outcome = await _or_refused(ready, _judge_effect(tenure, ready, doubtful, deps), deps)
     assert not isinstance(outcome, Doubtful)
     return outcome
 
 
-async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) -> Ready | SettledCall:
+async def _judge_effect(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) -> Ready | SettledCall:
     async def judge(rehearsal: Rehearsal | None) -> Ready | SettledCall:
         tool, call = ready.tool.spec, ready.invocation
         verdict = await deps.policy.judge(tool, call, doubtful.options, rehearsal, doubtful.verdict)
@@ -226,10 +226,10 @@ async def _apply_verdict(
             if call.seal and (words is None or (await _question(ready, words, None, deps)).hash != call.seal):
                 question = replace(question, reason=f"{question.reason}; {CHANGED}" if question.reason else CHANGED)
             return SettledCall((question,), blocks=True)
-    return await _prepared(ready, verdict, is_approved=is_approved)
+    return await _prepare_call(ready, verdict, is_approved=is_approved)
 
 
-async def _prepared(ready: Ready, verdict: Verdict, *, is_approved: bool) -> Ready:
+async def _prepare_call(ready: Ready, verdict: Verdict, *, is_approved: bool) -> Ready:
     """A call that is allowed, with what its tool found when it looked."""
     invocation = ready.invocation
     if verdict.decision == "discard":
@@ -260,7 +260,7 @@ async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None,
     return e.PermissionRequested(key, key, severity, reason, approval_text, seal, offers, hosts)
 
 
-def _refused(
+def _refuse(
     call: Call,
     arguments: dict[str, object],
     text: str,
@@ -280,7 +280,7 @@ def _refused_tried(
     ready: Ready, text: str, deps: Deps, seen_files: tuple[KnownFile, ...] = (), result_summary: str = ""
 ) -> SettledCall:
     took_ms = ready.call.total_trial_ms(deps.clock.now_ms())
-    return _refused(ready.call, ready.invocation.arguments, text, ready.summary, seen_files, result_summary, took_ms)
+    return _refuse(ready.call, ready.invocation.arguments, text, ready.summary, seen_files, result_summary, took_ms)
 
 
 def unknown(call: CallKey, text: str) -> e.ExecutionComplete:

@@ -150,7 +150,7 @@ class Hub:
         if not readers:
             self._readers.pop(reader.chat, None)
 
-    def listened(self, chat: ChatId) -> bool:
+    def has_reader(self, chat: ChatId) -> bool:
         """True if there is a reader: events without a reader are not built (law 13)."""
         return self.relay is not None or chat in self._readers
 

@@ -290,7 +290,7 @@ class Log:
                     raise LeaseLost(text) from error
             raise
         self.appended += len(records)
-        self._observer.committed(state, envelopes)
+        self._observer.on_append(state, envelopes)
         if take is not None and new_lease is not None:
             self.hold(new_lease)
             if not is_finished:
@@ -392,7 +392,7 @@ class Log:
 
     def live(self, chat: ChatId, event: e.Live) -> None:
         """Show something that is not recorded."""
-        if self.hub.listened(chat):
+        if self.hub.has_reader(chat):
             self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
 
     async def _from_snapshot(self, chat: ChatId) -> ChatState:
@@ -425,7 +425,7 @@ class Log:
         return sealed, state
 
     def _publish(self, envelopes: Sequence[Envelope]) -> None:
-        if envelopes and self.hub.listened(envelopes[0].chat):
+        if envelopes and self.hub.has_reader(envelopes[0].chat):
             for envelope in envelopes:
                 self.hub.publish(envelope)
 

@@ -64,7 +64,7 @@ def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[e.Event, ...]:
         return ()
     if state.run is None:
         return ()
-    start = e.TurnStart(state.turn + 1, info.ref, requests.expected(state, info, deps), final)
+    start = e.TurnStart(state.turn + 1, info.ref, requests.estimate_next_usage(state, info, deps), final)
     return admit(state, state.run, start, deps.clock.now_ms())
 
 
@@ -135,7 +135,7 @@ class ModelAttempt:
                     self._deps.observer.first_token(self._tenure.state.chat, self.turn, waited)
                 silence.hear(deltas)
                 self._assembler.feed(deltas)
-                if self._tenure.listened:
+                if self._tenure.has_reader:
                     self._show(deltas)
         faultpoint("model.after_call")
         if (ending := self._assembler.ending) is not None:
@@ -161,7 +161,7 @@ class ModelAttempt:
                     self._tenure.live(event_class(self.turn, text))
 
     def _show_call(self, position: int, delta: CallDelta) -> None:
-        if self._tenure.listened:
+        if self._tenure.has_reader:
             self._tenure.live(e.ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
 
     def cost(self) -> Usage:
@@ -169,9 +169,9 @@ class ModelAttempt:
         if not self.heard:
             return Usage()
         if self._assembler.usage is not None:
-            return requests.priced(self._assembler.usage, self._model.info)
+            return requests.price_usage(self._assembler.usage, self._model.info)
         text = self._assembler.text + self._assembler.thinking_text
-        return requests.guessed(self._tenure.state, text, self._model.info, self._deps)
+        return requests.estimate_unreported_usage(self._tenure.state, text, self._model.info, self._deps)
 
     def events(self, outcome: ModelAnswer | Stopped) -> list[e.Event]:
         """Return the events that record the answer, or the part of it that was received."""

@@ -54,7 +54,7 @@ class CallRun:
         except StoreError:
             raise
         except Exception as error:
-            return await self._end_call(None if may_have_begun else crashed(self._tool.spec, error))
+            return await self._end_call(None if may_have_begun else describe_crash(self._tool.spec, error))
 
     async def _settle_call(self, fault: Exception | None) -> Outcome | Unknown:
         """Settle the call by asking its tool for the outcome. Effects that are missing or partial are completed now."""
@@ -65,7 +65,7 @@ class CallRun:
             return finding
         if finding == "run_again":
             return await self._ran()
-        return await self._end_call(None if fault is None else f"{crashed(spec, fault)}. {UNSURE}")
+        return await self._end_call(None if fault is None else f"{describe_crash(spec, fault)}. {UNSURE}")
 
     async def _end_call(self, text: str | None) -> Outcome | Unknown:
         """End the call for good and return its effects so far. Without a text its other effects are unknown."""
@@ -102,7 +102,7 @@ class CallRun:
         spec = self._tool.spec
         text = f"{spec.name} was stopped after {spec.timeout_s:g} seconds."
         try:
-            outcome = await _stopped(self._tool, self._invocation)
+            outcome = await _stop_call(self._tool, self._invocation)
         except StoreError:
             raise
         except Exception as error:
@@ -127,7 +127,7 @@ def seen_of(error: ToolError) -> tuple[KnownFile, ...]:
     return tuple(KnownFile(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
 
 
-def crashed(spec: ToolSpec, error: Exception) -> str:
+def describe_crash(spec: ToolSpec, error: Exception) -> str:
     return f"{spec.name} failed: {type(error).__name__}: {error}"
 
 
@@ -140,7 +140,7 @@ async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
     """End the call for good, even if stopping it fails. Return its changes so far, if they are known. StoreError: a set
     of changes is begun, and can be neither completed nor taken back now."""
     try:
-        return await _stopped(tool, invocation)
+        return await _stop_call(tool, invocation)
     except StoreError:
         raise
     except Exception as error:
@@ -148,7 +148,7 @@ async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
         return None
 
 
-async def _stopped(tool: Tool, invocation: Invocation) -> Outcome | None:
+async def _stop_call(tool: Tool, invocation: Invocation) -> Outcome | None:
     return await retry_once(lambda: asyncio.shield(tool.stop(invocation)))
 
 

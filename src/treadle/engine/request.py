@@ -87,10 +87,10 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         effort=options.reasoning_effort, rung=options.rung, marker=not options.completion,
         memo=(memo := tenure.memo(info.ref)), pictures=memo.pictures, output_schema=options.output_schema,
     )  # fmt: skip
-    return fitted(request, estimate(state, overhead(state, info, deps)), info)
+    return fit_output_limit(request, estimate(state, overhead(state, info, deps)), info)
 
 
-def fitted(request: ModelRequest, used_tokens: int, info: ModelInfo) -> ModelRequest:
+def fit_output_limit(request: ModelRequest, used_tokens: int, info: ModelInfo) -> ModelRequest:
     """The request with an output limit that fits what is left of the window behind `used_tokens`: many servers refuse a
     request whose input and output limit together are more than the window."""
     if info.limit_assumed and not request.max_tokens:
@@ -113,11 +113,11 @@ async def load_pictures(request: ModelRequest, deps: Deps) -> None:
     request.memo.see(request.entries)
 
 
-def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
+def estimate_next_usage(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
     """Return the estimated usage of the next call, which is reserved before the call (L-11)."""
     run = state.run
     output = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
-    return priced(Usage(estimate(state, overhead(state, info, deps)), output, estimated=True), info)
+    return price_usage(Usage(estimate(state, overhead(state, info, deps)), output, estimated=True), info)
 
 
 def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
@@ -125,13 +125,13 @@ def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
     return forbidden(state, state.run, estimate, deps.clock.now_ms())
 
 
-def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
+def estimate_unreported_usage(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
     """The estimated usage of a call whose provider reported none: it cannot, or the stream was cut."""
     used_tokens = estimate(state, overhead(state, info, deps))
-    return priced(Usage(used_tokens, tokens(len(text)), estimated=True), info)
+    return price_usage(Usage(used_tokens, tokens(len(text)), estimated=True), info)
 
 
-def priced(usage: Usage, info: ModelInfo) -> Usage:
+def price_usage(usage: Usage, info: ModelInfo) -> Usage:
     """With its cost by the catalogue's prices, unless the provider told the cost itself."""
     if usage.usd:
         return usage

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId
-from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
+from treadle.chat.ledger import LedgerEntry, find_unnamed_paths, fingerprint, redone, standing, trails
 from treadle.diff.diff import build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
@@ -86,7 +86,7 @@ class SnapshotRestorer:
         if request.kind == "keep":
             return await asyncio.to_thread(_keep_changes, snapshots, undo_request.trails, request)
         effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), undo_request)
-        return replace(effect, conflicts=(*effect.conflicts, *_unnamed(entries, request)))
+        return replace(effect, conflicts=(*effect.conflicts, *_find_unnamed_conflicts(entries, request)))
 
     async def is_apply_decided(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
         return bool(project[0]) and await asyncio.to_thread(self._of(*project).is_apply_decided, _name(chat, request))
@@ -95,7 +95,7 @@ class SnapshotRestorer:
         snapshots = self._snapshots(project)
         ledger = await read_ledger(self._store, chat)
         plan = await asyncio.to_thread(snapshots.plan, _build_undo_request(ledger, request))
-        return replace(plan, conflicts=(*plan.conflicts, *_unnamed(ledger.entries, request)))
+        return replace(plan, conflicts=(*plan.conflicts, *_find_unnamed_conflicts(ledger.entries, request)))
 
     async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
         snapshots = self._snapshots(project)
@@ -127,11 +127,11 @@ def _build_undo_request(ledger: Ledger, request: RestoreRequested) -> UndoReques
     return UndoRequest(selected_trails, request.hunks, request.merge, fingerprint(entries), standing(entries), gated)
 
 
-def _unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Sequence[FileConflict]:
+def _find_unnamed_conflicts(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Sequence[FileConflict]:
     """Return the paths that only observed changes touch, and that are therefore left alone."""
     if request.kind != "undo" or request.paths or request.hunks:
         return ()
-    return [FileConflict(path, OBSERVED) for path in sorted(unnamed(entries, request))]
+    return [FileConflict(path, OBSERVED) for path in sorted(find_unnamed_paths(entries, request))]
 
 
 def _keep_changes(snapshots: Snapshots, selected_trails: Sequence[Trail], request: RestoreRequested) -> Effect:

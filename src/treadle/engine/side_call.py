@@ -15,7 +15,7 @@ from treadle.chat.fold import position_of
 from treadle.chat.history import tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.engine.deps import Deps
-from treadle.engine.request import TYPICAL_OUTPUT, find_model, fitted, over, priced
+from treadle.engine.request import TYPICAL_OUTPUT, find_model, fit_output_limit, over, price_usage
 from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError, ModelError, StoreError, ToolError, TreadleError
@@ -50,7 +50,7 @@ class SideCall:
 
     def __init__(self, model: Model, request: ModelRequest, deps: Deps) -> None:
         self._model = model
-        self._request = fitted(request, _measure_request(request), model.info)
+        self._request = fit_output_limit(request, _measure_request(request), model.info)
         self._deps = deps
         self._settled = Usage()
         self._assembler: Assembler | None = None
@@ -97,12 +97,12 @@ class SideCall:
     def _cost(self, usage: Usage | None, text: str) -> Usage:
         if usage is None:
             usage = Usage(_measure_request(self._request), tokens(len(text)), estimated=True)
-        return priced(usage, self._model.info)
+        return price_usage(usage, self._model.info)
 
 
-def expected(model: Model, request: ModelRequest) -> Usage:
+def estimate_request_usage(model: Model, request: ModelRequest) -> Usage:
     """Return the estimated usage of the call, for the budget (L-11)."""
-    return priced(Usage(_measure_request(request), TYPICAL_OUTPUT, estimated=True), model.info)
+    return price_usage(Usage(_measure_request(request), TYPICAL_OUTPUT, estimated=True), model.info)
 
 
 def _measure_request(request: ModelRequest) -> int:
@@ -121,7 +121,7 @@ def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
         limit = min(base_request.max_tokens or model.info.max_output, model.info.max_output)
         window, effort = state.options.context_window, state.options.reasoning_effort
         request = replace(base_request, max_tokens=limit, window=window, effort=effort, purpose="sampling")
-        reserved = expected(model, request)
+        reserved = estimate_request_usage(model, request)
         if over(state, sum(tenure.reserved, reserved), deps) is not None:
             raise ToolError("The budget does not allow another call of the model.")
         tenure.reserved.append(reserved)
@@ -168,7 +168,7 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
     task = next((entry.text for entry in reversed(messages) if entry.text), "")
     text = f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}"
     request = _build_request(state, SUMMARIZE, text, "summary")
-    if over(state, expected(model, request), deps) is not None:
+    if over(state, estimate_request_usage(model, request), deps) is not None:
         return await tenure.append(ModelCall("summary", text=lines, error="The budget does not allow another call."))
     question = SideCall(model, request, deps)
     reply = await tenure.unless_stopped(question.ask())
@@ -223,7 +223,7 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     if trigger == "threshold" and (masked := _mask_enough(state, start, limit)) is not None:
         return await tenure.append(_complete_compaction(failed, state, masked))
     request = _build_request(state, SHORTEN, _tell_history(state, start, window), "compaction")
-    if (limit_event := over(state, expected(model, request), deps)) is not None:
+    if (limit_event := over(state, estimate_request_usage(model, request), deps)) is not None:
         return await tenure.append(replace(failed, error="the budget is used up"), limit_event)
     question = SideCall(model, request, deps)
     reply = await tenure.unless_stopped(question.ask())

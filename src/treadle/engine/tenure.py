@@ -171,8 +171,8 @@ class Tenure:
         self._log.hub.speak(self.state.chat, so_far)
 
     @property
-    def listened(self) -> bool:
-        return self._log.hub.listened(self.state.chat)
+    def has_reader(self) -> bool:
+        return self._log.hub.has_reader(self.state.chat)
 
     def memo(self, model: str) -> Memo:
         return self._log.states.memo(self.state.chat, model)

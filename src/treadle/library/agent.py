@@ -1,13 +1,7 @@
 """The library: an Agent holds a store, models and tools; a Chat is a handle to one conversation in it. This is where
-everything is put together, and the only room that knows all adapters.
+everything is put together, and the only room that knows all adapters (docs/guide/library.md).
 
-    async with Agent() as agent:
-        chat = agent.chat(model="openai:gpt-4.1", root=".")
-        async for event in chat.send("Why does the test fail?"):
-            print(event.type, event.data)
-
-A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it.
-"""
+A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -91,8 +85,7 @@ class Agent:
     `titles`: whether the model makes the title of a chat after its first run (`treadle.library.titles`).
     `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
     of projects whose files are trusted. `telemetry`: where traces and metrics go; True: where the variables
-    of OpenTelemetry say.
-    """
+    of OpenTelemetry say."""
 
     def __init__(
         self,
@@ -182,7 +175,7 @@ class Agent:
         project_hooks = self._setup.project_hooks(self._trust, self.warnings.append)
         return msgspec.structs.replace(
             deps,
-            hooks=Chain([*self._setup.watched(hooks), *project_hooks]),
+            hooks=Chain([*self._setup.watch_hooks(hooks), *project_hooks]),
             tidy=self._tidy,
             on_chat_released=self._release_chat,
             restorer=SnapshotRestorer(deps.store, self._setup.snapshots_of),
@@ -236,7 +229,9 @@ class Agent:
 
             servers = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
             configured = self._mcp_given is True
-            self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, servers, configured=configured)
+            self._mcp = McpServers(
+                self._home, self._setup.context, self._trust.is_trusted, servers, configured=configured
+            )
         return self._mcp
 
     @cached_property
@@ -369,7 +364,7 @@ class Agent:
         """The skills, commands and custom agents that there are for a project, with those that are not trusted."""
         from treadle.library.skills.documents import Documents
 
-        return Documents(self._home, self._env, self._trust.trusted, self._extensions)
+        return Documents(self._home, self._env, self._trust.is_trusted, self._extensions)
 
     def own_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
         """Prompts under a name, by their names: the user's if `own`, and the project's trusted ones."""
@@ -388,7 +383,7 @@ class Agent:
             new_options = change_options(options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
-        return msgspec.structs.replace(new_options, network=host_patterns.checked(new_options.network))
+        return msgspec.structs.replace(new_options, network=host_patterns.check_choice(new_options.network))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""

@@ -97,12 +97,12 @@ class Chat:
         """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
         one of `action.offers`, for the scope that you choose; or `offer` names it by its place among them. ConfigError:
         the approval is recorded, but the rule could not be saved; the same call saves it when it is repeated."""
-        rule = self._dated(rule if offer is None else action.offers[offer].rule_for(scope))
+        rule = self._stamp_rule(rule if offer is None else action.offers[offer].rule_for(scope))
         new_arguments = None if arguments is None else dict(arguments)
         return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=new_arguments, rule=rule))
 
     def deny(self, action: e.OpenAction, feedback: str = "", *, rule: Rule | None = None) -> CommandStream:
-        return CommandStream(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
+        return CommandStream(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._stamp_rule(rule)))
 
     async def arguments(self, action: e.OpenAction) -> dict[str, Any]:
         """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
@@ -291,7 +291,7 @@ class Chat:
             if old_schema != shape.schema:
                 await self.command(c.ChangeOptions({"output_schema": old_schema}))
 
-    def _dated(self, rule: Rule | None) -> Rule | None:
+    def _stamp_rule(self, rule: Rule | None) -> Rule | None:
         if rule is None:
             return None
         return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())

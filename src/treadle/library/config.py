@@ -1,8 +1,7 @@
 """Settings in one place, each with where its value came from: defaults < config file < environment < flags (E-06).
 
 Only the user's own file is read, in Treadle's home; nothing inside a project can set anything (S-09). Keys are no
-settings: they are neither read, shown nor stored here (M-13).
-"""
+settings: they are neither read, shown nor stored here (M-13)."""
 
 import os
 from collections.abc import Mapping
@@ -192,17 +191,17 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             suggestion = did_you_mean(name, sources)
             warnings.append(f"{file}: there is no setting {name!r}{suggestion or ';'} it is ignored")
             continue
-        values[name] = _checked(name, value, f"{file}: {name}", strict=True)
+        values[name] = _convert_value(name, value, f"{file}: {name}", strict=True)
         sources[name] = f"file {file}"
     warnings += _unknown_variables(env)
     for name in sources:
         if raw_value := env.get(variable(name), ""):
-            values[name] = _checked(name, raw_value, variable(name), strict=False)
+            values[name] = _convert_value(name, raw_value, variable(name), strict=False)
             sources[name] = f"environment {variable(name)}"
     for name, value in (flags or {}).items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
-            values[name] = _checked(name, value, flag, strict=True)
+            values[name] = _convert_value(name, value, flag, strict=True)
             sources[name] = f"flag {flag}"
     _profile(values, sources, profiles, file)
     if (preset := values.get("preset")) and "(profile " not in sources["preset"]:
@@ -228,7 +227,7 @@ def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, 
         if name not in sources or name in ("profile", "aliases"):
             suggestion = did_you_mean(name, sources)
             raise ConfigError(f"{file}: the profile {profile!r} sets {name!r}, which is no setting{suggestion}")
-        profile_values[name] = _checked(name, value, f"{file}: profiles.{profile}.{name}", strict=True)
+        profile_values[name] = _convert_value(name, value, f"{file}: profiles.{profile}.{name}", strict=True)
     preset = o.PRESETS.get(profile_values.get("preset", ""), {})
     _put(values, sources, {**preset, **profile_values}, f"{sources['profile']} (profile {profile})")
 
@@ -269,7 +268,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
 
 
-def _checked(name: str, value: object, source: str, *, strict: bool) -> Any:
+def _convert_value(name: str, value: object, source: str, *, strict: bool) -> Any:
     """The value in its setting's type. From the environment everything comes as text."""
     kind = get_type_hints(Settings, include_extras=True)[name]
     if name in _HOSTS and (hosts := _hosts(name, value, source)) is not None:

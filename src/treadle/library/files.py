@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import ChatId, new_id
-from treadle.chat.ledger import last_undo, trails, unnamed
-from treadle.diff.changes import merged
+from treadle.chat.ledger import find_unnamed_paths, last_undo, trails
+from treadle.diff.changes import merge_changes
 from treadle.diff.diff import FileDiff, Texts, build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
@@ -74,7 +74,7 @@ class ChatFiles:
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
             request = RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)
-            if trails(ledger.entries, request) or unnamed(ledger.entries, request):
+            if trails(ledger.entries, request) or find_unnamed_paths(ledger.entries, request):
                 return span
         return RunSpan(head := (await self._chat.state()).head, head)
 
@@ -101,7 +101,7 @@ class ChatFiles:
         """Steps, oldest first, as one change for each path, with what came and went between its two ends. Where those
         texts are not to be had (the project of another machine), what came and went in each step is added up."""
         steps = tuple(steps)
-        changes = merged({}, steps)
+        changes = merge_changes({}, steps)
         step_counts = Counter(step.path for step in steps)
         repeated = [each for each in changes.values() if step_counts[each.path] > 1 and each.before != each.after]
         again = [replace(each, added=0, removed=0) for each in repeated]

@@ -23,7 +23,7 @@ _SHORTEST = 200
 def read_instructions(root: str, root_id: str = "", highest: str = "") -> str:
     """The instructions of the folder `root_id` at `root`: from the git root down, but not above `highest`; its own come
     last, because the nearest counts most."""
-    return _joined(_files(root, root_id, highest)) if root else ""
+    return _join_files(_files(root, root_id, highest)) if root else ""
 
 
 def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
@@ -38,10 +38,10 @@ def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
         usual = [(name, text) for name in (NAME, *OTHERS) if (text := _read(place, name)) is not None][:1]
         extra_files = [(name, text) for name in more if (text := _read(place, name)) is not None]
         files += [(f"{folder}/{name}", text) for name, text in (*usual, *extra_files)]
-    return _joined(files, room)
+    return _join_files(files, room)
 
 
-def _joined(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
+def _join_files(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
     nonempty = [(name, text) for name, text in files if text.strip()]
     parts: list[str] = []
     for name, text in reversed(nonempty):  # the nearest file gets its space first

@@ -4,8 +4,7 @@ supervisors of this home say what a job writes and how it ends, and only they ca
 A job may end when no process looks. The next one that looks closes it: it records how the job ended (W-10). The changes
 on the job's view stay pending until the next run commits them when it begins, if they pass without a question, or until
 a call of the model or a person commits or discards them. Of a job without a view, the tree is compared and the
-difference recorded.
-"""
+difference recorded."""
 
 import asyncio
 import hashlib

@@ -95,8 +95,7 @@ def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
 
 
 def providers_with_key(registry: ModelRegistry) -> dict[str, str]:
-    """By provider: the variable of its key. A token for GitHub in general is no sign of Copilot; a provider counts
-    once."""
+    """By provider: the variable of its key. A general GitHub token is no sign of Copilot; a provider counts once."""
     key_variables = {}
     for provider in PREFERRED:
         variables = VARIABLES[provider].keys[: 1 if provider == "copilot" else None]
@@ -153,8 +152,7 @@ def model_view(offered: OfferedModel) -> "ModelView":
 
 
 async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
-    """The models that every front end lists: of servers on this machine, of providers, of the address that a person
-    entered."""
+    """The models that every front end lists: of servers on this machine, of providers, of a person's address."""
     from treadle.adapters.models.registry import all_offers, explain_unusable
 
     work = asyncio.to_thread(all_offers, registry), find_local_servers(registry, env), _ask(registry, CUSTOM, ASK_S)

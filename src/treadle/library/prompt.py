@@ -1,5 +1,4 @@
-"""The system prompt. The same options give the same bytes, so that prompt caches hit (L-21): no date, no listing of
-files."""
+"""The system prompt. The same options give the same bytes, so prompt caches hit (L-21): no date, no list of files."""
 
 from msgspec import json
 

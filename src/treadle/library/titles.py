@@ -9,7 +9,7 @@ from treadle.chat.fold_calls import title_of
 from treadle.chat.state import ChatState, is_untitled
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
-from treadle.engine.side_call import INTERRUPTED, SideCall, expected
+from treadle.engine.side_call import INTERRUPTED, SideCall, estimate_request_usage
 from treadle.errors import TreadleError
 from treadle.ports.model import ModelRequest
 from treadle.protocol.commands import RecordTitle
@@ -63,7 +63,7 @@ class Titles:
         history, effort = [UserEntry(_conversation(state))], options.compaction_effort or options.reasoning_effort
         window, temperature = options.context_window, options.temperature
         request = ModelRequest(SYSTEM, history, temperature=temperature, window=window, effort=effort, purpose="title")
-        if requests.over(state, expected(model, request), self._deps) is not None:
+        if requests.over(state, estimate_request_usage(model, request), self._deps) is not None:
             return
         question, log = SideCall(model, request, self._deps), self._deps.log
         try:

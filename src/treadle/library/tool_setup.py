@@ -77,9 +77,9 @@ class ToolSetup:
         self._keys = lru_cache(maxsize=1)(_system_keys)
         self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
         self.context = ToolContext(
-            *(self._roots, store, self.commands, self._sandbox_of, env, _outside, redact, self._guarded, self._secrets),
-            self.snapshots_of, notice=self._notice, views=self._views, allowance=allowance or Allowance(),
-            worlds=lambda: self.worlds, unrecoverable=self._unrecoverable, after_the_fact=self._after_the_fact,
+            *(self._roots, store, self.commands, self._sandbox_of, env, _outside, redact, self._guard_paths),
+            self._secrets, self.snapshots_of, notice=self._notice, views=self._views, unrecoverable=self._unrecoverable,
+            allowance=allowance or Allowance(), worlds=lambda: self.worlds, after_the_fact=self._after_the_fact,
             finished_length=redact.finished_length if isinstance(redact, Redactor) else len,
         )  # fmt: skip
 
@@ -167,7 +167,7 @@ class ToolSetup:
             self._viewed[key] = works, now + _RETRY_S
         return works
 
-    def watched(self, hooks: Sequence[Hooks]) -> list[Hooks]:
+    def watch_hooks(self, hooks: Sequence[Hooks]) -> list[Hooks]:
         """The same hooks, with what programs of the user change in the project known (W-10)."""
         if not hooks:
             return []
@@ -184,7 +184,7 @@ class ToolSetup:
             warn(str(error))
         from treadle.adapters.tools.hooks import ProjectHooks
 
-        return [ProjectHooks(self.context, trust.trusted)]
+        return [ProjectHooks(self.context, trust.is_trusted)]
 
     def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
         from treadle.adapters.workspace.history.repository_changes import unrecoverable
@@ -198,10 +198,10 @@ class ToolSetup:
 
         if (repository := repository_of(root)) is None or git_program(repository.common) is None:
             return None
-        return Git(repository, self._sandbox_of("auto"), self._guarded(root).hidden_paths)
+        return Git(repository, self._sandbox_of("auto"), self._guard_paths(root).hidden_paths)
 
-    def _guarded(self, root: str) -> Guarded:
-        from treadle.adapters.sandbox.places import find_hidden_paths, protected
+    def _guard_paths(self, root: str) -> Guarded:
+        from treadle.adapters.sandbox.places import find_hidden_paths, find_protected_paths
 
         moment = int(time.monotonic() / _LOOK_S)
         self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # only an existing folder can be hidden
@@ -210,11 +210,10 @@ class ToolSetup:
         every = [path for path in dict.fromkeys(secret_paths) if not is_below(root, path) and not is_below(path, root)]
         # A path in a hidden folder is hidden with it, and nothing can be mounted there any more.
         outermost = [path for path in every if not any(is_below(path, outer) for outer in every if outer != path)]
-        return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
+        return Guarded(find_protected_paths(root), tuple(outermost), self._homes(root, moment))
 
     def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
-        """The secret files that a call may not read: none for a person's own call, not those that an approved call
-        names."""
+        """The secret files that a call may not read: none for a person's call, none that an approved call names."""
         from treadle.adapters.policy import secret_files
 
         if invocation.by_person or not invocation.root:
@@ -250,7 +249,7 @@ class ToolSetup:
         if project.world:  # its references are the project's: a branch of it comes with a commit
             return None
         root = self._roots(*project).path
-        hidden_paths = self._guarded(root).hidden_paths
+        hidden_paths = self._guard_paths(root).hidden_paths
 
         def create_branch() -> GitBranchCreated | None:
             os.close(self._roots(*project).top())  # RootChanged, before git is let near it

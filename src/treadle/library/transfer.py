@@ -1,15 +1,12 @@
 """Export, import and fork of chats: out of a store as JSON lines, into one, and as a copy that goes its own way from
 some point (D-07, D-08). Reads and writes logs; drives nothing.
 
-An export has one line per event, in the wire form of the specification: each has `seq` and `type`. The first has the
-number of events under `events`. Bytes that lie outside the log (whole outputs, images) travel with the first event that
-refers to them, under `blobs`: base64 by SHA-256. So a file is complete by itself, and a reader that needs only events
-can ignore both keys.
+The format of an export is in docs/reference/command-line.md: a file is complete by itself, and a reader that needs only
+events can ignore the keys `events` and `blobs`.
 
 An imported chat is untrusted text. This machine decides its rights, its model and its root (S-09): of its options only
 those of PORTABLE hold, all others are those of a new chat of this machine. It is at rest, so that nothing of it is
-carried out before a person continues it.
-"""
+carried out before a person continues it."""
 
 import hashlib
 import re
@@ -139,11 +136,11 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
                 extras = msgspec.json.decode(line, type=_Extras)
             except msgspec.MsgspecError as error:
                 raise Damaged(f"its blobs or its count of events cannot be read: {error}") from error
-            blobs += _carried(extras.blobs)
+            blobs += _decode_blobs(extras.blobs)
             announced_count = announced_count or extras.events
         except Damaged as error:
             raise Damaged(f"Line {number} cannot be read: {error}. Nothing was imported.") from error
-        if wrong := _misplaced(envelope, envelopes):
+        if wrong := _explain_misplaced(envelope, envelopes):
             raise InvalidInput(f"Line {number} does not belong there: {wrong}. Nothing was imported.")
         envelopes.append(envelope)
     if not envelopes:
@@ -156,7 +153,7 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
     return envelopes, blobs
 
 
-def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
+def _explain_misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
     """The error of an event in its place behind the events `before`; empty if there is none."""
     expected = len(earlier) + 1
     if isinstance(envelope.data, e.Live) or envelope.ephemeral:
@@ -174,7 +171,7 @@ def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
     return ""
 
 
-def _carried(blobs: Mapping[str, str]) -> list[bytes]:
+def _decode_blobs(blobs: Mapping[str, str]) -> list[bytes]:
     """The blobs that a line brings; Damaged if they are not what their hash says."""
     try:
         contents = {digest: b64decode(text, validate=True) for digest, text in blobs.items()}

@@ -52,8 +52,7 @@ async def _look(deps: Deps, reader: Subscription) -> None:
 
 
 async def read_patiently(read: Callable[[], Awaitable[T]], patience_s: float = math.inf) -> T:
-    """Read the store, again while it cannot be reached. StoreError if that lasts too long, or no second try mends
-    it."""
+    """Read the store, again while it is unreachable. StoreError if that lasts too long, or no second try mends it."""
     until = time.monotonic() + patience_s
     while True:
         try:

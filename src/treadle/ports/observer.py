@@ -15,7 +15,7 @@ class Observer:
 
     _nothing = nullcontext()
 
-    def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
+    def on_append(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
         """This process has appended these events to the log that `previous_state` is the fold of."""
 
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:

@@ -65,14 +65,14 @@ class Snapshots(Protocol):
 
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
         """Apply these changes, all or none, and store the current content first (W-01); `contents` are the new bytes by
-        their hash. With conflicts, or a ToolError, nothing is changed. If changes of this name are `unfinished`, those
+        their hash. With conflicts, or a ToolError, nothing is changed. If changes of this name are unfinished, those
         are completed. No decision is stored: after a crash, the files show whether the changes were applied."""
 
-    def judged(self, files: Sequence[FileChange]) -> Effect:
+    def assess(self, files: Sequence[FileChange]) -> Effect:
         """These changes as a judge must see them: marked where git tracks a file in a folder of caches, and with what
         they mean to git (S-23)."""
 
-    def unfinished(self, name: str) -> bool:
+    def is_unfinished(self, name: str) -> bool:
         """True if the changes of this name were decided but are not completely applied."""
 
     def content(self, digest: str, limit: int = 0) -> bytes:
@@ -84,8 +84,7 @@ class Snapshots(Protocol):
 
     def remember(self, files: Sequence[FileChange]) -> None:
         """Remember the texts that these changes left, if they are small: the base for merging later edits of others
-        with an undo. Never fails; without it there is no merging. `change`, `commit` and `compare` call it
-        themselves."""
+        with an undo. Never fails; without it there is no merging. `change`, `commit`, `compare` call it themselves."""
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 

@@ -1,5 +1,4 @@
-"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; adapters implement
-them."""
+"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run`, `settle`; adapters have them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -232,7 +231,7 @@ class ToolSource(Protocol):
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Prepare before a chat is worked on; wait no longer than necessary. Return messages for people."""
 
-    def listed(self, options: ChatOptions) -> Sequence[Tool]:
+    def list_tools(self, options: ChatOptions) -> Sequence[Tool]:
         """The tools that the model is told of, in lasting places (L-21); those of a late server are appended."""
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:

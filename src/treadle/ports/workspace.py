@@ -122,8 +122,7 @@ class Workspace(Protocol):
 
     def locate(self, path: str, *, write: bool = False) -> Location:
         """Where a path leads through links that stay inside, whether or not something lies there. With `write` a
-        ToolError, unless nothing lies there, or a file that may be written. Writing it is the business of
-        `Snapshots`."""
+        ToolError, unless nothing lies there, or a file that may be written. `Snapshots` writes it."""
 
     def find(
         self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
@@ -185,5 +184,5 @@ class WorldPlaces(Protocol):
     def alone(self, world: str) -> AbstractContextManager[None]:
         """Nothing is changed in it by Treadle meanwhile, and it is not rebased, committed or dropped."""
 
-    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+    def record_commit(self, world: str, files: Sequence[FileChange]) -> None:
         """These changes of it were committed: from here on, what they left is what both sides began with."""

@@ -36,7 +36,7 @@ class Picture(Body, frozen=True):
     media_type: _MediaType
     data: str
 
-    def decoded(self) -> bytes:
+    def decode_data(self) -> bytes:
         try:
             return b64decode(self.data, validate=True)
         except (NotBase64, ValueError) as error:

@@ -80,7 +80,7 @@ def check_results(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
             case e.ExecutionStart(call=call) if call in answered_calls and not results[call]:
                 answered_calls.remove(call)  # it goes on after an answer
             case e.AssistantMessage(tool_requests=requests):
-                problems += _unanswered(order, results, f"the message at seq {envelope.seq}")
+                problems += _find_unanswered_calls(order, results, f"the message at seq {envelope.seq}")
                 order = [request.call for request in requests]
                 problems += [f"call {call} was requested twice" for call in order if call in results]
             case e.TrialStart(call=call):
@@ -101,17 +101,16 @@ def check_results(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
                 elif not intents[call] and not synthetic and call not in denied_calls:
                     problems.append(f"seq {envelope.seq}: call {call} has a result without an intent before it")
             case e.TurnStart(turn=turn):
-                problems += _unanswered(order, results, f"turn {turn} at seq {envelope.seq}")
-    return problems + (_unanswered(order, results, "the end of the log") if is_idle else [])
+                problems += _find_unanswered_calls(order, results, f"turn {turn} at seq {envelope.seq}")
+    return problems + (_find_unanswered_calls(order, results, "the end of the log") if is_idle else [])
 
 
-def _unanswered(order: Iterable[CallKey], results: Mapping[CallKey, int], place: str) -> Problems:
+def _find_unanswered_calls(order: Iterable[CallKey], results: Mapping[CallKey, int], place: str) -> Problems:
     return [f"call {call} has no result before {place}" for call in order if not results[call]]
 
 
 def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
-    """A turn starts once, answers at most once and ends once, after its calls; a run ends once, and nothing of it comes
-    later."""
+    """A turn starts once, answers at most once and ends once, after its calls; a run ends once, with nothing later."""
     problems: Problems = _early_ends(log)
     counts: Counter[tuple[str, int]] = Counter()
     running = False

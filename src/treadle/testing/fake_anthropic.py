@@ -150,7 +150,7 @@ class Messages(Dialect):
         usage = {**message["usage"], "output_tokens": 1} if reply.usage else {}
         yield event("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
         for index, block in enumerate(message["content"]):
-            start, deltas = _streamed(block, reply.chunk_size)
+            start, deltas = _split_block(block, reply.chunk_size)
             yield event("content_block_start", index=index, content_block=start)
             if not index:
                 yield event("ping")
@@ -199,7 +199,7 @@ def event(kind: str, **data: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
 
 
-def _streamed(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _split_block(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A block as it begins, and the deltas that make it whole."""
     match block["type"]:
         case "text":

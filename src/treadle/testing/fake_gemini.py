@@ -239,15 +239,15 @@ def _parts(reply: Reply, position: int, modern: bool) -> Iterator[dict[str, Any]
         texts.append({"text": ""})  # a streamed text is signed by an empty part at its end
     yield from texts[:-1]
     for part in texts[-1:]:
-        yield _signed(part, reply) if signed and not reply.calls else part
+        yield _sign_part(part, reply) if signed and not reply.calls else part
     for index, (name, arguments) in enumerate(reply.calls):
         call: dict[str, Any] = {"name": name}
         if modern or index < len(reply.ids):
             call["id"] = reply.ids[index] if index < len(reply.ids) else f"{position}_{index}"
         call["args"] = msgspec.Raw(arguments.encode()) if isinstance(arguments, str) else arguments
         # Of calls that may run side by side, the first is signed for all.
-        yield _signed({"functionCall": call}, reply) if signed and not index else {"functionCall": call}
+        yield _sign_part({"functionCall": call}, reply) if signed and not index else {"functionCall": call}
 
 
-def _signed(part: dict[str, Any], reply: Reply) -> dict[str, Any]:
+def _sign_part(part: dict[str, Any], reply: Reply) -> dict[str, Any]:
     return part | {"thoughtSignature": reply.signature or sign(part)}

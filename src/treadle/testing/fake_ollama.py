@@ -62,7 +62,7 @@ class OllamaApi(Dialect):
             case "POST", "/api/show":
                 return self._show(msgspec.json.decode(body).get("model", ""))
             case "GET", "/api/tags":
-                return json_answer(200, {"models": [_listed(name) for name in self._models or ("fake:latest",)]})
+                return json_answer(200, {"models": [_describe_tag(name) for name in self._models or ("fake:latest",)]})
             case "GET", "/api/version":
                 return json_answer(200, {"version": "0.13.0"})
         return self.refuse("404 page not found", 404)
@@ -205,5 +205,5 @@ def _build_ending(reply: Reply) -> dict[str, Any]:
     return {"done": True, "done_reason": reply.finish or "stop", **times, **counts}
 
 
-def _listed(name: str) -> dict[str, Any]:
+def _describe_tag(name: str) -> dict[str, Any]:
     return {"name": name, "model": name, "modified_at": _TIME, "size": 1, "digest": "0" * 64, "details": {}}

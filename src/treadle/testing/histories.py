@@ -82,22 +82,22 @@ def _seals(block: Thinking) -> list[str]:
         decoded = msgspec.json.decode(block.opaque) if block.opaque else None
     except msgspec.MsgspecError:
         return []
-    return list(_sealed(decoded))
+    return list(_find_seals(decoded))
 
 
-def _sealed(value: object) -> Iterator[str]:
+def _find_seals(value: object) -> Iterator[str]:
     """The seals in a block; an empty one for thinking that its server did not sign."""
     if isinstance(value, dict) and value.get("type") == "thinking" and not value.get("signature"):
         yield ""
     if isinstance(value, list):
         for item in value:
-            yield from _sealed(item)
+            yield from _find_seals(item)
     elif isinstance(value, dict):
         for name, item in value.items():
             if name in _SEALS and isinstance(item, str) and item:
                 yield item
             else:
-                yield from _sealed(item)
+                yield from _find_seals(item)
 
 
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> Problems:

@@ -83,7 +83,7 @@ class Doorkeeper:
         return None
 
 
-def guarded(port: int, keeper: Doorkeeper | None = None, *, call_scope: str = "") -> uvicorn.Server:
+def make_guarded_server(port: int, keeper: Doorkeeper | None = None, *, call_scope: str = "") -> uvicorn.Server:
     """`keeper`: with clients it knows those alone. `call_scope`: needed by a call, and by nothing else."""
     keeper = keeper or Doorkeeper()
     url = AnyHttpUrl(f"http://127.0.0.1:{port}")
@@ -108,7 +108,7 @@ def guarded(port: int, keeper: Doorkeeper | None = None, *, call_scope: str = ""
 def _step_up(app: Any, keeper: Doorkeeper, scope: str) -> Any:
     """Refuses calls with a token that has not the scope (RFC 6750)."""
 
-    async def checked(connection: Any, receive: Any, send: Any) -> None:
+    async def check_scope(connection: Any, receive: Any, send: Any) -> None:
         message = await receive() if connection["type"] == "http" else None
         if message is not None and b'"tools/call"' in message.get("body", b""):
             token = dict(connection["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
@@ -120,9 +120,9 @@ def _step_up(app: Any, keeper: Doorkeeper, scope: str) -> Any:
                 return
         unread = [message] if message is not None else []
 
-        async def received() -> Any:
+        async def receive_again() -> Any:
             return unread.pop() if unread else await receive()
 
-        await app(connection, received, send)
+        await app(connection, receive_again, send)
 
-    return checked
+    return check_scope

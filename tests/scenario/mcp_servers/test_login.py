@@ -42,7 +42,7 @@ async def guarded_server(kit: Kit, keeper: Any = None, **options: Any) -> AsyncI
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serving = door.guarded(port, keeper, **options)
+    serving = door.make_guarded_server(port, keeper, **options)
     task = asyncio.create_task(serving.serve())
     try:
         async with asyncio.timeout(60):

@@ -45,21 +45,21 @@ async def a_check_is_stopped(world: World) -> ChatId:
     await watch(chat.send("Go."), is_kind(ExecutionOutput))
     await chat.interrupt()
     await idle(chat)
-    await chat.command(_unchecked())
+    await chat.command(_disable_checks())
     await watch(chat.send("Never mind."))
     await finish(agent)
     return chat.id
 
 
-def _unchecked() -> c.ChangeOptions:
+def _disable_checks() -> c.ChangeOptions:
     return c.ChangeOptions({"checks": ()})
 
 
 def _crash_scene(point: str) -> Scene:
-    async def crashed(world: World) -> ChatId:
+    async def run_scene(world: World) -> ChatId:
         return await crash(world, point, [MEND, Say("Done.")], checks=(MENDED,))
 
-    return crashed
+    return run_scene
 
 
 for _point in ("append.after:check.started", "check.before", "check.after", "append.before:check.completed"):

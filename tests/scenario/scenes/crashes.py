@@ -87,10 +87,10 @@ CRASH_POINTS = (
 
 
 def _crash_scene(point: str) -> Scene:
-    async def crashed(world: World) -> ChatId:
+    async def run_scene(world: World) -> ChatId:
         return await crash(world, point, CRASH_STEPS)
 
-    return crashed
+    return run_scene
 
 
 for _point in CRASH_POINTS:

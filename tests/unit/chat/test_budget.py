@@ -22,13 +22,13 @@ def spent(run: Budget = Budget(), chat_budget: Budget = Budget(), usage: Usage =
     return chat(*first, make_message(), *answer(2, "a", usage=usage), *ran(2), options=options)
 
 
-def admitted(state: ChatState, now_ms: int = 0) -> tuple[e.Event, ...]:
+def admit_turn(state: ChatState, now_ms: int = 0) -> tuple[e.Event, ...]:
     assert state.run is not None
     return admit(state, state.run, START, now_ms or state.updated_ms)
 
 
 def test_without_a_budget_everything_passes() -> None:
-    assert admitted(spent()) == (START,)
+    assert admit_turn(spent()) == (START,)
 
 
 @pytest.mark.parametrize(
@@ -44,20 +44,20 @@ def test_without_a_budget_everything_passes() -> None:
 def test_a_call_that_would_go_over_is_refused(budget: Budget, kind: str, amount: float) -> None:
     state = spent(budget)
     assert state.run is not None
-    events = admitted(state, state.run.started_ms + 5_000)
+    events = admit_turn(state, state.run.started_ms + 5_000)
     assert [(x.kind, x.used, x.scope) for x in events if isinstance(x, e.LimitReached)] == [(kind, amount, "run")]
     assert len(events) == 1
 
 
 @pytest.mark.parametrize("budget", [Budget(turns=2), Budget(tokens=700), Budget(usd=1.1), Budget(tool_calls=2)])
 def test_a_call_that_fits_exactly_passes(budget: Budget) -> None:
-    assert admitted(spent(budget))[-1] == START
+    assert admit_turn(spent(budget))[-1] == START
 
 
 def test_the_whole_chat_counts_its_earlier_runs() -> None:
-    assert admitted(spent(chat_budget=Budget(tokens=799)))[-1] == e.LimitReached("tokens", 700, 799, "chat")
-    assert admitted(spent(chat_budget=Budget(tokens=800)))[-1] == START
-    assert admitted(spent(chat_budget=Budget(turns=2)))[-1] == e.LimitReached("turns", 2, 2, "chat")
+    assert admit_turn(spent(chat_budget=Budget(tokens=799)))[-1] == e.LimitReached("tokens", 700, 799, "chat")
+    assert admit_turn(spent(chat_budget=Budget(tokens=800)))[-1] == START
+    assert admit_turn(spent(chat_budget=Budget(turns=2)))[-1] == e.LimitReached("turns", 2, 2, "chat")
 
 
 def test_the_whole_chat_counts_the_time_of_its_earlier_runs_and_of_this_one() -> None:  # L-11
@@ -68,13 +68,13 @@ def test_the_whole_chat_counts_the_time_of_its_earlier_runs_and_of_this_one() ->
     assert state.run is not None
     assert over_budget(state, state.run, 65_999) is None
     assert over_budget(state, state.run, 66_000) == e.LimitReached("wall_s", 10, 10, "chat")
-    assert admitted(state, 66_000) == (e.LimitReached("wall_s", 10, 10, "chat"),)
+    assert admit_turn(state, 66_000) == (e.LimitReached("wall_s", 10, 10, "chat"),)
 
 
 def test_a_warning_at_80_percent_and_only_one() -> None:
     state = spent(Budget(tokens=750))
-    assert admitted(state) == (e.LimitWarning("tokens", 600, 750), START)
-    assert admitted(chat(e.LimitWarning("tokens", 600, 750), state=state)) == (START,)
+    assert admit_turn(state) == (e.LimitWarning("tokens", 600, 750), START)
+    assert admit_turn(chat(e.LimitWarning("tokens", 600, 750), state=state)) == (START,)
 
 
 def test_an_attempt_made_again_counts_all_but_its_turn() -> None:
@@ -125,16 +125,16 @@ def begin_run(*names: str) -> ChatState:
     return at(start, 2_000, *answer(1, *names))
 
 
-def worked(state: ChatState, now_ms: int) -> int:
+def get_worked_ms(state: ChatState, now_ms: int) -> int:
     assert state.run is not None
     return state.run.worked_ms(now_ms)
 
 
 def test_the_time_in_which_an_approval_was_waited_for_is_not_spent() -> None:  # L-11
     waiting_state = at(begin_run("a"), 3_000, ASKED)
-    assert worked(waiting_state, 3_600_000) == 2_000
+    assert get_worked_ms(waiting_state, 3_600_000) == 2_000
     allowed = at(waiting_state, 3_600_000, ALLOWED)
-    assert worked(allowed, 3_604_000) == 6_000
+    assert get_worked_ms(allowed, 3_604_000) == 6_000
     assert allowed.run is not None
     assert over_budget(allowed, allowed.run, 3_607_999) is None
     assert over_budget(allowed, allowed.run, 3_608_000) == e.LimitReached("wall_s", 10, 10)
@@ -145,27 +145,27 @@ def test_the_time_in_which_an_approval_was_waited_for_is_not_spent() -> None:  #
 @pytest.mark.parametrize("end", [e.Interrupted(), e.UserInputCompleted("q1", "this")])
 def test_a_question_is_waited_for_until_it_is_answered_or_the_run_is_stopped(end: e.Event) -> None:  # L-11
     waiting_state = at(begin_run("a"), 3_000, QUESTION)
-    assert worked(at(waiting_state, 9_000, end), 10_000) == 3_000
+    assert get_worked_ms(at(waiting_state, 9_000, end), 10_000) == 3_000
 
 
 def test_the_question_of_the_loop_itself_is_one_for_a_person() -> None:  # L-03, L-11
     waiting_state = at(begin_run(), 3_000, e.UserInputRequested("limit.5", "Go on?", ("continue", "stop"), "limit"))
-    assert worked(waiting_state, 900_000) == 2_000
+    assert get_worked_ms(waiting_state, 900_000) == 2_000
 
 
 def test_it_works_while_another_call_runs_and_while_a_client_works() -> None:  # L-11, A-02
     running = at(begin_run("a", "b"), 3_000, e.ExecutionStart(call_key(1, 0), "a"))
     waiting_state = at(running, 3_000, e.PermissionRequested("p1", call_key(1, 1), "shown"))
-    assert worked(waiting_state, 8_000) == 7_000
+    assert get_worked_ms(waiting_state, 8_000) == 7_000
     approval_only = at(waiting_state, 8_000, e.ExecutionComplete(call_key(1, 0), True, "ok"))
-    assert worked(approval_only, 90_000) == 7_000  # from here on nothing but the person is waited for
+    assert get_worked_ms(approval_only, 90_000) == 7_000  # from here on nothing but the person is waited for
     client = at(begin_run("a"), 3_000, e.ExternalToolRequested(call_key(1, 0), "a"))
-    assert worked(client, 8_000) == 7_000
+    assert get_worked_ms(client, 8_000) == 7_000
 
 
 def test_a_clock_that_goes_back_gives_no_time_back() -> None:  # fault 15
     waiting_state = at(begin_run("a"), 3_000, ASKED)
-    assert worked(at(waiting_state, 2_000, ALLOWED), 3_000) == 2_000
+    assert get_worked_ms(at(waiting_state, 2_000, ALLOWED), 3_000) == 2_000
 
 
 # -- the end says which budget, with the sum (L-11) -------------------------------------------------------------------

@@ -65,7 +65,7 @@ DATA = (
 )
 
 
-def refused(path: str, new_state: FileState | None = FILE, old_state: FileState | None = None) -> bool:
+def is_refused(path: str, new_state: FileState | None = FILE, old_state: FileState | None = None) -> bool:
     return bool(rules.never_committed(path, old_state, new_state))
 
 
@@ -78,41 +78,41 @@ def make_change(path: str, state: FileState = FILE) -> FileChange:
 
 @pytest.mark.parametrize("path", OBEYED)
 def test_what_git_obeys(path: str) -> None:
-    assert refused(f".git/{path}")
-    assert refused(f".git/{path}", old_state=FILE)
+    assert is_refused(f".git/{path}")
+    assert is_refused(f".git/{path}", old_state=FILE)
 
 
 @pytest.mark.parametrize("path", DATA)
 def test_gits_own_data_in_the_projects_repository(path: str) -> None:
-    assert not refused(f".git/{path}")
-    assert not refused(f".git/{path}", None, FILE)
-    assert refused(f".git/{path}", LINK), "a link would lead git elsewhere"
+    assert not is_refused(f".git/{path}")
+    assert not is_refused(f".git/{path}", None, FILE)
+    assert is_refused(f".git/{path}", LINK), "a link would lead git elsewhere"
 
 
 @given(FOLDERS, st.sampled_from(ALIASES), st.sampled_from((*OBEYED, *DATA, "")))
 def test_a_repository_at_any_depth_under_any_name(above: list[str], alias: str, inside: str) -> None:
     path = "/".join((*above, alias, *([inside] if inside else [])))
-    assert refused(path)
-    assert refused(path, FOLDER)
-    assert not refused(path, None, FILE), "it may be removed"
+    assert is_refused(path)
+    assert is_refused(path, FOLDER)
+    assert not is_refused(path, None, FILE), "it may be removed"
 
 
 @pytest.mark.parametrize("alias", ALIASES[1:])
 def test_another_name_for_it_at_the_top(alias: str) -> None:
-    assert refused(f"{alias}/config")
-    assert refused(alias, FOLDER)
+    assert is_refused(f"{alias}/config")
+    assert is_refused(alias, FOLDER)
 
 
 def test_git_itself_is_a_folder_or_nothing() -> None:
-    assert refused(".git")
-    assert refused(".git", LINK)
-    assert not refused(".git", FOLDER)
+    assert is_refused(".git")
+    assert is_refused(".git", LINK)
+    assert not is_refused(".git", FOLDER)
 
 
 @given(FOLDERS)
 def test_names_that_are_no_repository(parts: list[str]) -> None:
-    assert not refused("/".join(parts))
-    assert not refused("/".join((*parts, ".gitignore")))
+    assert not is_refused("/".join(parts))
+    assert not is_refused("/".join((*parts, ".gitignore")))
 
 
 def exists_nothing(_path: str) -> bool:
@@ -148,17 +148,17 @@ def test_the_shape_of_a_bare_repository(above: list[str], upper: bool) -> None:
 
 @pytest.mark.parametrize("bits", [0o4000, 0o2000, 0o1000, 0o6000])
 def test_special_bits_of_files(bits: int) -> None:
-    assert refused("tool", FileState("file", bits | 0o755, "d", 1))
-    assert not refused("folder", FileState("directory", bits | 0o755)), "folders hand on their group"
+    assert is_refused("tool", FileState("file", bits | 0o755, "d", 1))
+    assert not is_refused("folder", FileState("directory", bits | 0o755)), "folders hand on their group"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "other"])
 def test_what_is_no_file(kind: StateKind) -> None:
-    assert refused("pipe", FileState(kind, 0o644))
-    assert not refused("pipe", None, FileState(kind, 0o644))
+    assert is_refused("pipe", FileState(kind, 0o644))
+    assert not is_refused("pipe", None, FileState(kind, 0o644))
 
 
 def test_treadles_own_folder() -> None:
-    assert refused(".treadle/hooks.toml")
-    assert refused(".Treadle", FOLDER)
-    assert not refused("sub/.treadle/x")
+    assert is_refused(".treadle/hooks.toml")
+    assert is_refused(".Treadle", FOLDER)
+    assert not is_refused("sub/.treadle/x")

@@ -18,14 +18,14 @@ def step(state: ChatState, limits: RunLimits = LIMITS) -> object:
     return decide(state, lambda: limits)
 
 
-def recorded(state: ChatState) -> list[str]:
+def list_recorded_types(state: ChatState) -> list[str]:
     """The types of what the rules record themselves, with the reason of an end."""
     next_step = decide(state, lambda: LIMITS)
     assert isinstance(next_step, AppendEvents), next_step
     return [f"{x.TYPE}:{x.reason}" if isinstance(x, e.RunEnd) else x.TYPE for x in next_step.events]
 
 
-def capped(rule: str, *more: e.Event) -> ChatState:
+def make_capped_chat(rule: str, *more: e.Event) -> ChatState:
     options = ChatOptions(max_turns=1, on_limit=rule)  # type: ignore[arg-type]
     return chat(make_message(), *answer(1, "a"), *ran(1), *more, options=options)
 
@@ -36,7 +36,7 @@ def test_the_plain_course_of_a_run() -> None:  # L-01
     state = chat(make_message(), *answer(1, "a"))
     assert step(state) == RunCalls(state.calls)
     assert step(chat(*ran(1), state=state)) == CallModel()
-    assert recorded(chat(make_message(), *answer(1, text="hi"))) == ["session.run_end:done"]
+    assert list_recorded_types(chat(make_message(), *answer(1, text="hi"))) == ["session.run_end:done"]
 
 
 def test_a_model_call_that_a_dead_worker_began_is_made_again() -> None:
@@ -51,12 +51,12 @@ def test_an_interrupt_closes_everything_at_once() -> None:  # L-07
     state = chat(
         make_message(), *answer(1, "a", "b"), *ran(1, 0), e.ExecutionStart(call_key(1, 1), "b"), e.Interrupted()
     )
-    assert recorded(state) == ["tool.execution_complete", "session.run_end:interrupted"]
+    assert list_recorded_types(state) == ["tool.execution_complete", "session.run_end:interrupted"]
 
 
 def test_an_error_ends_the_run_and_answers_open_calls() -> None:  # L-12, law 4
     state = chat(make_message(), *answer(1, "a"), e.SessionError("internal", "x"))
-    assert recorded(state) == ["tool.execution_complete", "session.run_end:error"]
+    assert list_recorded_types(state) == ["tool.execution_complete", "session.run_end:error"]
 
 
 @pytest.mark.parametrize(
@@ -68,44 +68,50 @@ def test_an_error_ends_the_run_and_answers_open_calls() -> None:  # L-12, law 4
     ],
 )
 def test_at_the_turn_cap(rule: str, expected: list[str]) -> None:  # L-03
-    assert recorded(capped(rule)) == expected
+    assert list_recorded_types(make_capped_chat(rule)) == expected
 
 
 def test_a_last_answer_is_asked_for_once_and_its_calls_are_not_run() -> None:  # L-03
-    state = capped("answer", e.LimitReached("turns", 1, 1))
+    state = make_capped_chat("answer", e.LimitReached("turns", 1, 1))
     assert step(state) == CallModel(final=True)
     state = chat(e.TurnStart(2, final=True), *answer(2, "a", "b")[1:], state=state)
-    assert recorded(state) == ["tool.execution_complete", "tool.execution_complete", "session.run_end:turn_cap"]
+    assert list_recorded_types(state) == [
+        "tool.execution_complete",
+        "tool.execution_complete",
+        "session.run_end:turn_cap",
+    ]
 
 
 def test_an_error_at_the_cap_ends_as_a_turn_cap() -> None:
-    state = capped("error", e.LimitReached("turns", 1, 1), e.SessionError("turn_cap"))
-    assert recorded(state) == ["session.run_end:turn_cap"]
+    state = make_capped_chat("error", e.LimitReached("turns", 1, 1), e.SessionError("turn_cap"))
+    assert list_recorded_types(state) == ["session.run_end:turn_cap"]
 
 
 def test_a_warning_when_three_rounds_remain_and_only_one() -> None:  # L-03
     state = chat(make_message(), *answer(1, "a"), *ran(1), options=ChatOptions(max_turns=4))
-    assert recorded(state) == ["session.limit_warning"]
+    assert list_recorded_types(state) == ["session.limit_warning"]
     assert step(chat(e.LimitWarning("turns", 1, 4), state=state)) == CallModel()
 
 
 def test_stop_at_the_cap_ends_and_continue_goes_on() -> None:  # L-03
     question = e.UserInputRequested("limit.9", "On?", ("continue", "stop"), "limit")
-    waiting = capped("ask", question)
+    waiting = make_capped_chat("ask", question)
     assert step(waiting) == Wait()
-    assert recorded(chat(e.UserInputCompleted("limit.9", "stop"), state=waiting)) == ["session.run_end:turn_cap"]
+    assert list_recorded_types(chat(e.UserInputCompleted("limit.9", "stop"), state=waiting)) == [
+        "session.run_end:turn_cap"
+    ]
     assert step(chat(e.UserInputCompleted("limit.9", "continue"), e.LimitExtended(5), state=waiting)) != Wait()
 
 
 def test_steering_goes_in_before_the_next_model_call() -> None:  # L-08
     steer = e.QueueChanged("added", "q", "left!", "steering")
-    assert recorded(chat(make_message(), *answer(1, "a"), *ran(1), steer)) == ["user.message"]
+    assert list_recorded_types(chat(make_message(), *answer(1, "a"), *ran(1), steer)) == ["user.message"]
 
 
 def test_unused_steering_is_the_next_run() -> None:  # L-08
     queue = (e.QueueChanged("added", "a", "a"), e.QueueChanged("added", "b", "b", "steering"))
     state = chat(make_message(), *answer(1, text="hi"), *queue)
-    assert recorded(state) == ["session.run_end:done"]
+    assert list_recorded_types(state) == ["session.run_end:done"]
     next_step = step(chat(e.RunEnd("done"), state=state))
     assert next_step == AppendEvents((e.UserMessage("b", "queued", queue_id="b"),))
 
@@ -120,23 +126,23 @@ def test_five_identical_calls_stop_and_three_nudge() -> None:  # L-10
     for turn in range(1, 4):
         assert step(state) == CallModel()
         state = chat(*answer(turn, "a"), *ran(turn), state=state)
-    assert recorded(state) == ["guard.notice", "user.message"]
+    assert list_recorded_types(state) == ["guard.notice", "user.message"]
     nudge = e.UserMessage("stop that", source="guard")
     state = chat(e.GuardNotice("nudge", 1, 3), nudge, *answer(4, "a"), *ran(4), state=state)
     assert step(state) == CallModel()
     state = chat(*answer(5, "a"), *ran(5), state=state)
-    assert recorded(state) == ["guard.notice", "session.error"]
+    assert list_recorded_types(state) == ["guard.notice", "session.error"]
 
 
 def test_a_person_may_let_the_guard_pass() -> None:  # L-10
     state = chat(make_message(), options=ChatOptions(interactive=True))
     for turn in range(1, 6):
         state = chat(*answer(turn, "a"), *ran(turn), state=state)
-    assert recorded(state) == ["guard.notice", "user_input.requested"]
+    assert list_recorded_types(state) == ["guard.notice", "user_input.requested"]
     question = e.UserInputRequested("guard.1", "On?", ("continue", "stop"), "guard")
     state = chat(e.GuardNotice("ask", 1, 5), question, state=state)
     assert step(chat(e.UserInputCompleted("guard.1", "continue"), state=state)) == CallModel()
-    assert recorded(chat(e.UserInputCompleted("guard.1", "stop"), state=state)) == ["session.run_end:guard"]
+    assert list_recorded_types(chat(e.UserInputCompleted("guard.1", "stop"), state=state)) == ["session.run_end:guard"]
 
 
 def test_autopilot_nudges_until_two_in_a_row_bring_nothing() -> None:  # L-14
@@ -169,7 +175,7 @@ def test_autopilot_stops_after_five_continuations_with_progress() -> None:  # L-
 
 def test_task_complete_ends_the_run_in_autopilot() -> None:  # L-13, L-14
     events = (*answer(1, "task_complete"), *ran(1), e.TaskComplete("all"))
-    assert recorded(chat(make_message(), *events, options=ChatOptions(mode="autopilot"))) == [
+    assert list_recorded_types(chat(make_message(), *events, options=ChatOptions(mode="autopilot"))) == [
         "session.run_end:task_complete"
     ]
 
@@ -177,9 +183,9 @@ def test_task_complete_ends_the_run_in_autopilot() -> None:  # L-13, L-14
 def test_a_silent_run_is_summarised_once() -> None:  # L-17
     state = chat(make_message(), *answer(1, "a"), *ran(1), *answer(2))
     assert step(state) == Summarize()
-    assert recorded(chat(e.ModelCall("summary", text="did it"), state=state)) == ["session.run_end:done"]
+    assert list_recorded_types(chat(e.ModelCall("summary", text="did it"), state=state)) == ["session.run_end:done"]
     spoke = chat(make_message(), *answer(1, "a", text="I look"), *ran(1), *answer(2))
-    assert recorded(spoke) == ["session.run_end:done"]
+    assert list_recorded_types(spoke) == ["session.run_end:done"]
 
 
 def build_turn(kind: str, turn: int, *names: str, text: str = "") -> list[e.Event]:
@@ -190,16 +196,18 @@ def build_turn(kind: str, turn: int, *names: str, text: str = "") -> list[e.Even
 
 def test_an_incomplete_answer_is_no_end_of_the_work() -> None:  # L-01, M-08
     for kind in ("incomplete", "empty_answer"):
-        assert recorded(chat(make_message(), *build_turn(kind, 1, text="ha"))) == ["session.run_end:incomplete"]
+        assert list_recorded_types(chat(make_message(), *build_turn(kind, 1, text="ha"))) == [
+            "session.run_end:incomplete"
+        ]
     next_step = step(chat(make_message(), *build_turn("incomplete", 1, text="ha")))
     assert isinstance(next_step, AppendEvents)
     assert next_step.events == (e.RunEnd("incomplete", "incomplete: why"),)
     # In autopilot the model is asked to go on, and its calls are answered as ever.
     autopilot = chat(make_message(), *build_turn("incomplete", 1, text="ha"), options=ChatOptions(mode="autopilot"))
-    assert recorded(autopilot) == ["user.message"]
+    assert list_recorded_types(autopilot) == ["user.message"]
     state = chat(make_message(), *build_turn("incomplete", 1, "a"), *ran(1))
     assert step(state) == CallModel()
-    assert recorded(chat(*answer(2, text="done"), state=state)) == ["session.run_end:done"]
+    assert list_recorded_types(chat(*answer(2, text="done"), state=state)) == ["session.run_end:done"]
 
 
 def test_a_log_from_before_has_no_such_notice_and_ends_as_it_did() -> None:  # V-06
@@ -208,13 +216,13 @@ def test_a_log_from_before_has_no_such_notice_and_ends_as_it_did() -> None:  # V
         e.AssistantMessage(1, "ha", finish_reason="length"),
         e.TurnEnd(1, finish_reason="length"),
     ]
-    assert recorded(chat(make_message(), *turn_events)) == ["session.run_end:done"]
+    assert list_recorded_types(chat(make_message(), *turn_events)) == ["session.run_end:done"]
 
 
 def test_a_silent_end_after_work_is_summarised_and_done() -> None:  # L-17
     state = chat(make_message(), *answer(1, "a"), *ran(1), *build_turn("empty_answer", 2))
     assert step(state) == Summarize()
-    assert recorded(chat(e.ModelCall("summary", text="did it"), state=state)) == ["session.run_end:done"]
+    assert list_recorded_types(chat(e.ModelCall("summary", text="did it"), state=state)) == ["session.run_end:done"]
 
 
 def test_a_paused_answer_goes_on() -> None:  # M-02
@@ -240,7 +248,7 @@ def test_an_idle_chat_can_be_compacted() -> None:
 def test_a_compaction_that_fails_by_our_own_fault_is_not_made_for_ever() -> None:  # L-12, L-19
     compaction_start = e.CompactionStart("threshold")
     state = chat(make_message(), *answer(1, "a"), *ran(1), compaction_start, e.SessionError("internal", "x"))
-    assert recorded(state) == ["session.compaction_complete", "session.run_end:error"]
+    assert list_recorded_types(state) == ["session.compaction_complete", "session.run_end:error"]
     idle = chat(
         make_message(), *answer(1, text="hi"), e.RunEnd("done"), e.CompactionStart("manual"), e.SessionError("internal")
     )
@@ -249,16 +257,18 @@ def test_a_compaction_that_fails_by_our_own_fault_is_not_made_for_ever() -> None
 
 def test_a_budget_that_is_gone_ends_the_turn_that_was_begun() -> None:  # L-02, L-11
     state = chat(make_message(), e.TurnStart(1), e.TurnRetry(1, 1, "network"), e.LimitReached("tokens", 9, 9))
-    assert recorded(state) == ["assistant.turn_end", "session.run_end:budget"]
+    assert list_recorded_types(state) == ["assistant.turn_end", "session.run_end:budget"]
 
 
 def test_a_last_answer_that_is_too_long_is_compacted_for_like_any_other() -> None:  # L-03, L-19
-    state = capped("answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True))
+    state = make_capped_chat("answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True))
     state = chat(e.TurnRetry(2, 1, "context_limit"), e.CompactionStart("context_limit"), state=state)
     assert step(state) == Compact("context_limit")
     assert step(chat(e.CompactionComplete("context_limit", False), state=state)) == CallModel(final=True)
 
 
 def test_a_last_answer_that_fails_ends_the_run() -> None:  # L-03, L-12
-    state = capped("answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True), e.SessionError("auth"))
-    assert recorded(state) == ["assistant.turn_end", "session.run_end:error"]
+    state = make_capped_chat(
+        "answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True), e.SessionError("auth")
+    )
+    assert list_recorded_types(state) == ["assistant.turn_end", "session.run_end:error"]

@@ -129,7 +129,7 @@ Don't change anything in main.py, it must stay so
 """.strip().split("\n")
 
 
-def unescaped(text: str) -> str:
+def unescape_text(text: str) -> str:
     return text.replace("\\n", "\n")
 
 
@@ -137,13 +137,13 @@ def test_the_corpus_is_large_enough() -> None:
     assert len(CHANGES) + len(NO_CHANGES) >= 60
 
 
-@pytest.mark.parametrize("message", [unescaped(line) for line in CHANGES])
+@pytest.mark.parametrize("message", [unescape_text(line) for line in CHANGES])
 def test_asks_for_changes(message: str) -> None:
     assert asks_for_changes(message)
     assert not only_asks(message)
 
 
-@pytest.mark.parametrize("message", [unescaped(line) for line in NO_CHANGES])
+@pytest.mark.parametrize("message", [unescape_text(line) for line in NO_CHANGES])
 def test_asks_for_none(message: str) -> None:
     assert not asks_for_changes(message)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples
 from treadle.adapters.workspace.history.undo_plan import Blocked, PathUndo, State
-from treadle.chat.ledger import LedgerEntry, covers, fingerprint, last_undo, redone, trails, unnamed
+from treadle.chat.ledger import LedgerEntry, covers, find_unnamed_paths, fingerprint, last_undo, redone, trails
 from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
 
@@ -170,7 +170,7 @@ def test_alone_the_disk_is_always_what_the_standing_changes_make_of_it(moves: li
                 world.begin_run()
             case "undo":
                 world.undo(world.runs[int(str(argument)) % len(world.runs)])
-                assert world.disk == _replayed(world)
+                assert world.disk == _replay_writes(world)
             case _:
                 undo, changes = world.redo()
                 if undo and all(world.disk[file.path] == file.after for file in changes):
@@ -179,7 +179,7 @@ def test_alone_the_disk_is_always_what_the_standing_changes_make_of_it(moves: li
     assert world.disk == dict.fromkeys(PATHS)
 
 
-def _replayed(world: World) -> dict[str, FileState | None]:
+def _replay_writes(world: World) -> dict[str, FileState | None]:
     disk: dict[str, FileState | None] = dict.fromkeys(PATHS)
     for write in world.writes:
         if write.alive:
@@ -291,7 +291,7 @@ def entry(seq: int, path: str, old_state: FileState | None, new_state: FileState
     return LedgerEntry(seq, FilesChanged((file,), **more), (file,))  # type: ignore[arg-type]
 
 
-def restored(seq: int, request: RestoreRequested, *files: FileChange) -> LedgerEntry:
+def make_restore_entry(seq: int, request: RestoreRequested, *files: FileChange) -> LedgerEntry:
     kind = {"undo": Undone, "redo": Redone, "keep": ChangesKept}[request.kind]
     return LedgerEntry(seq, kind(request.restore, files), files, request)
 
@@ -309,7 +309,7 @@ def links(entries: list[LedgerEntry], request: RestoreRequested) -> list[tuple[L
 
 def test_hunks_undone_of_the_last_run_leave_the_first_as_it_is() -> None:
     request = RestoreRequested("u1", "undo", since=10, hunks={"f": (1,)})
-    entries = [*TWO_RUNS, restored(20, request, change_of("f", C, D, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", C, D, DiffStat()))]
     assert links(entries, LAST) == [(Link(B, D),)]
     assert links(entries, FIRST) == [(Link(A, B),)]
     assert links(entries, ALL) == [(Link(A, D),)]
@@ -317,7 +317,7 @@ def test_hunks_undone_of_the_last_run_leave_the_first_as_it_is() -> None:
 
 def test_hunks_undone_across_runs_cannot_be_told_apart_any_more() -> None:
     request = RestoreRequested("u1", "undo", hunks={"f": (1,)})
-    entries = [*TWO_RUNS, restored(20, request, change_of("f", C, D, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", C, D, DiffStat()))]
     assert links(entries, ALL) == [(Link(A, D),)]
     assert links(entries, LAST) == [()]  # said, not guessed
     assert links(entries, FIRST) == [()]
@@ -325,14 +325,14 @@ def test_hunks_undone_across_runs_cannot_be_told_apart_any_more() -> None:
 
 def test_all_hunks_undone_are_the_whole_file() -> None:
     request = RestoreRequested("u1", "undo", since=10, hunks={"f": (1, 2)})
-    entries = [*TWO_RUNS, restored(20, request, change_of("f", C, B, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", C, B, DiffStat()))]
     assert links(entries, LAST) == []
     assert links(entries, ALL) == [(Link(A, B),)]
 
 
 def test_hunks_kept_of_the_last_run_stay_when_all_is_undone() -> None:
     request = RestoreRequested("k1", "keep", since=10, hunks={"f": (1,)})
-    entries = [*TWO_RUNS, restored(20, request, change_of("f", B, D, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", B, D, DiffStat()))]
     assert links(entries, LAST) == [(Link(D, C),)]
     # The kept change stands between: going further back must not lose it, so the two are merged.
     assert links(entries, ALL) == [(Link(A, B), Link(D, C))]
@@ -341,7 +341,7 @@ def test_hunks_kept_of_the_last_run_stay_when_all_is_undone() -> None:
 
 def test_what_was_kept_is_undone_only_if_that_is_said() -> None:
     request = RestoreRequested("k1", "keep")
-    entries = [*TWO_RUNS, restored(20, request, change_of("f", A, C, DiffStat())), entry(30, "f", C, D)]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", A, C, DiffStat())), entry(30, "f", C, D)]
     assert links(entries, ALL) == [(Link(C, D),)]
     assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, D),)]
 
@@ -351,8 +351,8 @@ def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> Non
     undo = RestoreRequested("u1", "undo")
     entries = [
         entry(2, "f", A, C),
-        restored(20, keep, change_of("f", A, B, DiffStat())),
-        restored(30, undo, change_of("f", C, B, DiffStat())),
+        make_restore_entry(20, keep, change_of("f", A, B, DiffStat())),
+        make_restore_entry(30, undo, change_of("f", C, B, DiffStat())),
     ]
     assert links(entries, ALL) == []
     assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, B),)]
@@ -361,11 +361,11 @@ def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> Non
 def test_a_merged_undo_is_done_with_and_its_redo_can_be_undone() -> None:
     request = RestoreRequested("u1", "undo", merge=True)
     merged = change_of("f", D, E, DiffStat(), merged=A)  # the person had made D of C; E is A with their change
-    entries = [*TWO_RUNS, restored(20, request, merged)]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, merged)]
     assert links(entries, ALL) == []
     redo = RestoreRequested("r1", "redo", of="u1")
     assert redone(entries, "u1") == (Trail("f", (Link(D, E),)),)
-    entries.append(restored(30, redo, change_of("f", E, D, DiffStat())))
+    entries.append(make_restore_entry(30, redo, change_of("f", E, D, DiffStat())))
     assert links(entries, ALL) == [(Link(E, D),)]
 
 
@@ -374,7 +374,7 @@ def test_an_undo_of_an_earlier_run_is_no_change_of_a_later_one() -> None:
     entries = [
         entry(2, "f", A, B),
         entry(12, "g", A, B),
-        restored(20, request, change_of("f", B, A, DiffStat())),
+        make_restore_entry(20, request, change_of("f", B, A, DiffStat())),
     ]
     assert [trail.path for trail in trails(entries, LAST)] == ["g"]
 
@@ -382,13 +382,13 @@ def test_an_undo_of_an_earlier_run_is_no_change_of_a_later_one() -> None:
 def test_what_was_only_seen_comes_only_by_its_name() -> None:
     entries = [entry(2, "d/f", A, B, source="observed"), entry(3, "d/g", A, B)]
     assert [trail.path for trail in trails(entries, ALL)] == ["d/g"]
-    assert unnamed(entries, ALL) == ("d/f",)
+    assert find_unnamed_paths(entries, ALL) == ("d/f",)
     request = RestoreRequested("u", "undo", paths=("d/f",))
     assert [(trail.path, trail.observed) for trail in trails(entries, request)] == [("d/f", True)]
-    assert unnamed(entries, request) == ()
-    assert unnamed(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
-    entries.append(restored(9, request, change_of("d/f", B, A, DiffStat())))
-    assert unnamed(entries, ALL) == ()  # it has been undone
+    assert find_unnamed_paths(entries, request) == ()
+    assert find_unnamed_paths(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
+    entries.append(make_restore_entry(9, request, change_of("d/f", B, A, DiffStat())))
+    assert find_unnamed_paths(entries, ALL) == ()  # it has been undone
 
 
 def test_changes_of_old_logs_without_states_are_said_to_be_unclear() -> None:
@@ -415,7 +415,11 @@ def test_the_newest_fingerprint_is_that_of_the_last_change_or_undo_which_has_one
 
 def test_a_redo_that_did_nothing_does_not_use_the_undo_up() -> None:
     undo, redo = RestoreRequested("u1", "undo"), RestoreRequested("r1", "redo", of="u1")
-    entries = [entry(2, "f", A, B), restored(5, undo, change_of("f", B, A, DiffStat())), restored(9, redo)]
+    entries = [
+        entry(2, "f", A, B),
+        make_restore_entry(5, undo, change_of("f", B, A, DiffStat())),
+        make_restore_entry(9, redo),
+    ]
     assert last_undo(entries, [undo, redo]) == "u1"
 
 

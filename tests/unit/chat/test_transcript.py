@@ -52,34 +52,36 @@ ANY_ENTRY = st.one_of(
 )
 
 
-def repaired(history: list[Entry]) -> list[Entry]:
+def repair_history(history: list[Entry]) -> list[Entry]:
     """The entries that a request would carry of this history."""
     return entries(ChatState(transcript=repair(history)))
 
 
 @given(st.lists(ANY_ENTRY, max_size=12))
 def test_any_history_is_repaired(history: list[Entry]) -> None:  # L-20
-    repaired_history = repaired(history)
+    repaired_history = repair_history(history)
     valid_history(repaired_history)
-    assert repaired(repaired_history) == repaired_history
+    assert repair_history(repaired_history) == repaired_history
     assert [x for x in repaired_history if isinstance(x, UserEntry)] == [x for x in history if isinstance(x, UserEntry)]
 
 
 def test_a_valid_history_is_left_as_it_is() -> None:  # L-21: the same objects, so the same bytes
     history: list[Entry] = [UserEntry("go"), CALLS, BIG, AssistantEntry(2, "done")]
-    assert all(a is b for a, b in zip(repaired(history), history, strict=True))
+    assert all(a is b for a, b in zip(repair_history(history), history, strict=True))
 
 
 def test_lost_results_are_said_to_be_lost_and_order_is_mended() -> None:
     swapped = ResultsEntry(1, (ToolResult(B, "b"), ToolResult(A, "a")))
-    assert repaired([CALLS, swapped])[1] == ResultsEntry(1, (ToolResult(A, "a"), ToolResult(B, "b")))
-    assert repaired([CALLS])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, LOST, False)))
+    assert repair_history([CALLS, swapped])[1] == ResultsEntry(1, (ToolResult(A, "a"), ToolResult(B, "b")))
+    assert repair_history([CALLS])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, LOST, False)))
     half = ResultsEntry(1, (ToolResult(B, "b"),))
-    assert repaired([CALLS, half])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, "b")))
+    assert repair_history([CALLS, half])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, "b")))
 
 
 def test_empty_answers_and_stray_results_are_left_out() -> None:
-    assert repaired([UserEntry("go"), AssistantEntry(1), ResultsEntry(1, (ToolResult(A, "?"),))]) == [UserEntry("go")]
+    assert repair_history([UserEntry("go"), AssistantEntry(1), ResultsEntry(1, (ToolResult(A, "?"),))]) == [
+        UserEntry("go")
+    ]
 
 
 def test_masking_cuts_large_results_only() -> None:  # L-19

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from treadle.base.types import ChatId, call_key
-from treadle.chat.divergence import first_divergence, in_order, lifted
+from treadle.chat.divergence import first_divergence, in_order, upgrade_log
 from treadle.chat.fold import fold, fold_all
 from treadle.chat.state import ChatState, status
 from treadle.chat.transcript import entries
@@ -62,13 +62,13 @@ def test_an_old_log_that_was_copied_by_a_newer_treadle_is_the_same(name: str) ->
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_log_in_the_order_of_today_comes_to_the_same(name: str) -> None:
     log = read("v1", name)
-    old_state, new_state = (fold_all(ChatState(chat=log[0].chat), each) for each in (log, lifted(log)))
+    old_state, new_state = (fold_all(ChatState(chat=log[0].chat), each) for each in (log, upgrade_log(log)))
     assert new_state.totals == old_state.totals
     assert entries(new_state) == entries(old_state)
     assert status(new_state) == status(old_state)
     is_idle = old_state.run is None
-    assert checker.check_turns(lifted(log), is_idle=is_idle) == []
-    assert checker.check_results(lifted(log), is_idle=is_idle) == []
+    assert checker.check_turns(upgrade_log(log), is_idle=is_idle) == []
+    assert checker.check_results(upgrade_log(log), is_idle=is_idle) == []
 
 
 @pytest.mark.parametrize("name", NEW)

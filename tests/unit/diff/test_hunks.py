@@ -13,7 +13,7 @@ numbered = st.integers(20, 60).map(lambda size: [f"line {n}\n".encode() for n in
 
 
 @st.composite
-def edited(draw: st.DrawFn) -> tuple[bytes, bytes]:
+def edited_texts(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """A text and the same with a few changes far apart: several hunks."""
     lines = draw(numbered)
     new = list(lines)
@@ -23,7 +23,7 @@ def edited(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return b"".join(lines), b"".join(new) + end
 
 
-pairs = st.one_of(edited(), st.tuples(texts, texts))
+pairs = st.one_of(edited_texts(), st.tuples(texts, texts))
 
 
 @given(pairs)
@@ -54,7 +54,7 @@ def _ends(data: bytes) -> int:
     return -1 if data and not data.endswith(b"\n") else 0
 
 
-@given(edited())
+@given(edited_texts())
 def test_hunks_are_those_of_the_diff(pair: tuple[bytes, bytes]) -> None:
     old, new = pair
     file_diff = diff("f", old.decode(), new.decode())

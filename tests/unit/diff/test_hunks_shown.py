@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.diff.changes import merged
+from treadle.diff.changes import merge_changes
 from treadle.diff.diff import build_file_diff
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
@@ -57,8 +57,8 @@ def test_changes_of_a_run_are_added_up_and_cancel_each_other_out() -> None:
     second = change_of("f", file("b"), file("c"), DiffStat(3, 4))
     back = change_of("f", file("c"), file("a"), DiffStat(1, 1))
     creation, removal = change_of("g", None, file("a"), DiffStat(1)), change_of("g", file("a"), None, DiffStat(0, 1))
-    changes = merged(merged({}, [first, creation]), [second])
+    changes = merge_changes(merge_changes({}, [first, creation]), [second])
     assert changes["f"] == change_of("f", file("a"), file("c"), DiffStat(4, 6))
-    assert merged(changes, [back, removal]) == {}
+    assert merge_changes(changes, [back, removal]) == {}
     old = FileChange("h", "modified", 1, 1)
-    assert merged({"h": old}, [old])["h"] == FileChange("h", "modified", 2, 2)
+    assert merge_changes({"h": old}, [old])["h"] == FileChange("h", "modified", 2, 2)

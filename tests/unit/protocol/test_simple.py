@@ -35,7 +35,7 @@ def read(words: Iterable[Word]) -> str:
     return "".join(texts.values())
 
 
-def joined(words: Iterable[Word]) -> str:
+def join_tokens(words: Iterable[Word]) -> str:
     return "".join(word.text for word in words if isinstance(word, Token))
 
 
@@ -86,7 +86,7 @@ def test_a_late_reader_gets_the_text_once() -> None:
         e.TurnStart(1), e.MessageDelta(1, "Hel"), e.MessageDelta(1, "lo."), e.AssistantMessage(1, "Hello.")
     )
     late = collect_words(e.TurnStart(1), e.AssistantMessage(1, "Hello."))
-    assert joined(live) == joined(late) == "Hello."
+    assert join_tokens(live) == join_tokens(late) == "Hello."
 
 
 def test_a_turn_that_is_made_again() -> None:
@@ -99,7 +99,7 @@ def test_a_turn_that_is_made_again() -> None:
         e.MessageDelta(1, "lo, world"),
         e.AssistantMessage(1, "Hello, world."),
     )
-    assert joined(words) == read(words) == "Hello, world."
+    assert join_tokens(words) == read(words) == "Hello, world."
 
 
 def test_an_attempt_that_says_something_else_tells_where_to_cut() -> None:

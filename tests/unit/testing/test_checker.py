@@ -48,14 +48,14 @@ def _index(log: Log, kind: type[e.Event]) -> int:
     return next(place for place, envelope in enumerate(log) if isinstance(envelope.data, kind))
 
 
-def _renumbered(envelopes: Sequence[Envelope]) -> Log:
+def _renumber_log(envelopes: Sequence[Envelope]) -> Log:
     return [replace(envelope, seq=seq) for seq, envelope in enumerate(envelopes, 1)]
 
 
 def _without(kind: type[e.Event]) -> Callable[[Log], Log]:
     def change(log: Log) -> Log:
         place = _index(log, kind)
-        return _renumbered([*log[:place], *log[place + 1 :]])
+        return _renumber_log([*log[:place], *log[place + 1 :]])
 
     return change
 
@@ -63,19 +63,19 @@ def _without(kind: type[e.Event]) -> Callable[[Log], Log]:
 def _repeat_event(kind: type[e.Event]) -> Callable[[Log], Log]:
     def change(log: Log) -> Log:
         place = _index(log, kind)
-        return _renumbered([*log[: place + 1], *log[place:]])
+        return _renumber_log([*log[: place + 1], *log[place:]])
 
     return change
 
 
 def _late_result(log: Log) -> Log:
     place = _index(log, e.ExecutionComplete)
-    return _renumbered([*log[:place], *log[place + 1 :], log[place]])
+    return _renumber_log([*log[:place], *log[place + 1 :], log[place]])
 
 
 def _swapped_intents(log: Log) -> Log:
     place = _index(log, e.ExecutionStart)
-    return _renumbered([*log[:place], log[place + 1], log[place], *log[place + 2 :]])
+    return _renumber_log([*log[:place], log[place + 1], log[place], *log[place + 2 :]])
 
 
 def _early_end(log: Log) -> Log:

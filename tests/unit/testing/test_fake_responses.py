@@ -34,19 +34,19 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 }
 
 
-def encoded(items: list[Any]) -> bytes:
+def encode_items(items: list[Any]) -> bytes:
     return msgspec.json.encode({"model": "m", "store": False, "input": items})
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused(case: str) -> None:
     items, words = REFUSED[case]
-    assert words in complaint(encoded(items), ())
+    assert words in complaint(encode_items(items), ())
 
 
 def test_what_is_not() -> None:
-    assert complaint(encoded([USER, THOUGHT, CALL, RESULT, THOUGHT, SAID, USER]), ()) == ""
-    assert complaint(encoded([{**THOUGHT, "encrypted_content": "x"}, SAID]), {"x"}) == ""
+    assert complaint(encode_items([USER, THOUGHT, CALL, RESULT, THOUGHT, SAID, USER]), ()) == ""
+    assert complaint(encode_items([{**THOUGHT, "encrypted_content": "x"}, SAID]), {"x"}) == ""
     assert complaint(b'{"model":"m","input":"hi"}', ()) == ""
     assert "could not parse" in complaint(b"{", ())
 

@@ -272,7 +272,7 @@ class Calls:
     def __init__(self) -> None:
         self._parked: dict[Key, Underway] = {}
 
-    def parked(self, chat: ChatId) -> bool:
+    def has_parked_calls(self, chat: ChatId) -> bool:
         return any(key[0] == chat for key in self._parked)
 
     async def tidy(self, chat: ChatId | None = None, open_calls: Collection[CallKey] = ()) -> None:
@@ -298,7 +298,7 @@ class Calls:
                     return self._park(key, parked, connection, reply)
                 parked.answer(reply)
             else:
-                resumption = await _resumed(connection, invocation)
+                resumption = await _rebuild_resumption(connection, invocation)
                 if isinstance(resumption, Question):
                     return resumption
                 begin(resumption)
@@ -422,7 +422,7 @@ def _or_ask(
     return responses or None, state
 
 
-async def _resumed(connection: McpConnection, invocation: Invocation) -> Resume | Question:
+async def _rebuild_resumption(connection: McpConnection, invocation: Invocation) -> Resume | Question:
     """From the log: the answer goes to the first request that has none. ServerLost if another process asked."""
     if not invocation.answers:
         return None, None

@@ -293,7 +293,7 @@ class McpConnection:
         tools = await _list_pages(client.list_tools, "tools", _MOST_TOOLS, []) if has.tools is not None else []
         server_info = client.server_info
         listing = Listing(
-            tuple(map(_listed, tools)),
+            tuple(map(_build_listed_tool, tools)),
             f"{server_info.name} {server_info.version}" if server_info is not None else "",
             client.instructions or "",
             has.resources is not None,
@@ -357,7 +357,7 @@ async def _list_pages(list_page: Callable[..., Awaitable[Any]], field: str, most
     return items[:most]
 
 
-def _listed(tool: types.Tool) -> ListedTool:
+def _build_listed_tool(tool: types.Tool) -> ListedTool:
     hints = tool.annotations or types.ToolAnnotations()
     text = tool.description or tool.title or hints.title or ""
     read_only = bool(hints.read_only_hint)

@@ -67,7 +67,7 @@ class AnthropicConversation(AlternatingConversation):
 
     def _blocks(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         """Text and calls with the thinking put back in between."""
-        returned = [sealed for _, sealed in self._returned(entry)]
+        returned = [sealed for _, sealed in self._unseal_thinking(entry)]
         if self._encoder.demands_thinking and not any(sealed.block != TEXT_PLACE for sealed in returned):
             text = "".join(block.text for block in entry.thinking)
             yield encode_json({"type": "thinking", "thinking": text, "signature": ""})
@@ -97,7 +97,7 @@ class AnthropicEncoder(RequestEncoder):
         head = encode_json(parameters)[:-1] + self._tools_part(request)
         if request.system.strip():
             head += b',"system":[' + _text(request.system)[:-1] + mark + b"}]"
-        return b"".join((head, b',"messages":[', _joined(self._pieces(request), mark), b"]}"))
+        return b"".join((head, b',"messages":[', _join_pieces(self._pieces(request), mark), b"]}"))
 
     def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         return super()._encode_tools(tools)[:-2] + self.mark + b"}]"
@@ -120,7 +120,7 @@ class AnthropicEncoder(RequestEncoder):
         return b',"tools":' + tools + b',"tool_choice":{"type":"none"}'
 
 
-def _joined(pieces: Sequence[bytes], mark: bytes) -> bytes:
+def _join_pieces(pieces: Sequence[bytes], mark: bytes) -> bytes:
     if not pieces:
         return _USER + _GO_ON + b"}]}"
     ends: list[int] = []
@@ -224,7 +224,7 @@ class AnthropicReader(EventReader):
             try:
                 part = _decode(data)
             except (msgspec.MsgspecError, RecursionError):
-                part = self._mended(data, _Event)
+                part = self._decode_part(data, _Event)
             piece = part.delta
             if piece is not None and piece.text is not None:  # first, because nearly all are
                 self.say(piece.text)

@@ -117,8 +117,7 @@ class Ladder:
 
 
 class Retelling:
-    """Calls and results as text. Each entry is retold once and stays the same object, so that its bytes are kept (law
-    13)."""
+    """Calls and results as text. Each entry is retold once and stays the same object, its bytes kept (law 13)."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
@@ -192,9 +191,9 @@ class NativeAnswer(PlainAnswer):
                 continue
             self._called = self._called or type(delta) is CallDelta
             if type(delta) is FinishDelta:
-                call_deltas = () if self._called else self._salvaged(scanner)
+                call_deltas = () if self._called else self._salvage_calls(scanner)
                 out += call_deltas or _text(scanner.held_text)
-                delta = _finished(delta, bool(call_deltas))
+                delta = _correct_finish(delta, bool(call_deltas))
                 scanner = self._scanner = Scanner(marked_only=True, freeze=True)
             out.append(delta)
         return out
@@ -209,7 +208,7 @@ class NativeAnswer(PlainAnswer):
                 self._called = True
         return True
 
-    def _salvaged(self, scanner: "Scanner") -> Sequence[Delta]:
+    def _salvage_calls(self, scanner: "Scanner") -> Sequence[Delta]:
         """Return the held text with its calls as calls. Empty if it has no call, or if one names an unknown tool."""
         from treadle.adapters.models.text_calls import Scanner
 
@@ -247,7 +246,7 @@ class TextAnswer(PlainAnswer):
                     out.append(NoticeDelta("text_call", f"the answer of {self._ref} ended in half a tool call"))
                 if self._calls:
                     out += _calls(tail.calls)
-                out.append(_finished(delta, self._calls and bool(tail.calls)))
+                out.append(_correct_finish(delta, self._calls and bool(tail.calls)))
             else:
                 out.append(delta)
         return out
@@ -262,7 +261,7 @@ def _calls(calls: "Iterable[TextCall]") -> Iterator[Delta]:
         yield CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)
 
 
-def _finished(finish: FinishDelta, has_calls: bool) -> FinishDelta:
+def _correct_finish(finish: FinishDelta, has_calls: bool) -> FinishDelta:
     return replace(finish, reason="tool_calls") if has_calls and finish.reason == "stop" else finish
 
 

@@ -80,7 +80,7 @@ class CopilotEndpoint:
             headers["Copilot-Vision-Request"] = "true"
         return Access(current_pass.base_url, current_pass.key, headers)
 
-    def refused(self, access: Access, error: ModelError) -> bool:
+    def report_refusal(self, access: Access, error: ModelError) -> bool:
         """A token may be revoked, or a machine may have slept past its end."""
         if error.status != 401 or (self._pass is not None and not self._pass.exchanged):
             return False
@@ -155,7 +155,7 @@ def _gh(env: Mapping[str, str]) -> str | None:
 
 
 def connect(name: str, context: ProviderContext) -> ChatOrResponses:
-    return make_model(context.catalogue.look_up("copilot", name), context.shared(make_endpoint), context.http)
+    return make_model(context.catalogue.look_up("copilot", name), context.share(make_endpoint), context.http)
 
 
 def make_model(info: ModelInfo, endpoint: Endpoint, http: Http) -> ChatOrResponses:
@@ -186,7 +186,7 @@ class _List(msgspec.Struct):
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    access = await context.shared(make_endpoint).access(ModelRequest("", ()))
+    access = await context.share(make_endpoint).access(ModelRequest("", ()))
     document = await context.http.get(f"{access.base_url}/models", HEADERS, access.key)
     try:
         listing = msgspec.json.decode(document, type=_List, strict=False)

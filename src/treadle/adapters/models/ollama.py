@@ -62,21 +62,21 @@ class OllamaEncoder(RequestEncoder):
     conversation = OllamaConversation
 
     def _tool(self, spec: ToolSpec) -> dict[str, Any]:
-        parameters = {**_fitted(spec.parameters), "type": "object"}
+        parameters = {**_fit_schema(spec.parameters), "type": "object"}
         parameters.setdefault("properties", {})
         return super()._tool(replace(spec, parameters=parameters))
 
 
-def _fitted(schema: Any) -> dict[str, Any]:
+def _fit_schema(schema: Any) -> dict[str, Any]:
     """The server has a type for each of these words and refuses the request where another stands, though a schema may
     be `true`, or a type unknown: such parts are left out."""
     if not isinstance(schema, dict):
         return {}
     fitted = {word: value for word, value in schema.items() if word not in _WORDS or _WORDS[word](value)}
     if "anyOf" in fitted:
-        fitted["anyOf"] = [_fitted(option) for option in fitted["anyOf"]]
+        fitted["anyOf"] = [_fit_schema(option) for option in fitted["anyOf"]]
     if "properties" in fitted:
-        fitted["properties"] = {name: _fitted(inner) for name, inner in fitted["properties"].items()}
+        fitted["properties"] = {name: _fit_schema(inner) for name, inner in fitted["properties"].items()}
     return fitted
 
 
@@ -329,7 +329,7 @@ class OllamaChat(HttpModel):
                     self.served_model = served_model
                     self._info = served_model.inform(self._given)
         except ModelError as error:
-            raise self._explained(error) from error
+            raise self._explain_error(error) from error
         return self._info
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
@@ -377,7 +377,7 @@ class OllamaChat(HttpModel):
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         return self._drop("think") if "think" in sent_params and refuses(error, "think", "think(?:ing)?") else None
 
-    def _explained(self, error: ModelError, *, has_output: bool = False) -> ModelError:
+    def _explain_error(self, error: ModelError, *, has_output: bool = False) -> ModelError:
         kind, error_text = error.kind, str(error)
         if kind == "network" and not has_output:
             error_text += f"; is Ollama running there? Start it with: ollama serve, or set {VARIABLE} to where it runs"

@@ -42,7 +42,7 @@ class ResponsesConversation(ConversationEncoder):
         return b",".join(self._items(entry, ids))
 
     def _items(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
-        parts = [*lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._returned(entry)])]
+        parts = [*lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._unseal_thinking(entry)])]
         head = b""
         messages = sum(isinstance(part, bytes) and part.startswith(_HEAD) for part in parts)
         for part in parts:

@@ -52,7 +52,7 @@ class ProviderContext:
             raise ConfigError(f"{ref} needs a key: set {key_variable}, or {url_variable} for a server that needs none")
         return key, url or base_url
 
-    def shared(self, make: "Callable[[ProviderContext], _T]") -> _T:
+    def share(self, make: "Callable[[ProviderContext], _T]") -> _T:
         """Return the object that all models of a provider share, created on first use."""
         if make not in self._shared:
             self._shared[make] = make(self)

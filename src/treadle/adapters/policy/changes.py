@@ -4,8 +4,7 @@ commands alike. `standard` decides which concerns count in which mode.
 
 Files that tools can rebuild (caches by their name, files in .gitignore) raise only concerns of the user's own patterns
 and rules. Files in the `.git` of the project are not changes of the project, unless history is lost;
-`treadle.chat.change_rules` defines which of them may be written.
-"""
+`treadle.chat.change_rules` defines which of them may be written."""
 
 import hashlib
 import os
@@ -226,7 +225,7 @@ def concerns(changes: ChangeSet, patterns: Mapping[str, bool], applicable_rules:
     source_files = {path: file for path, file in plain.items() if not cache_of(file) and path not in ignored}
     raised = (
         _sensitive(plain, ignored, changes.spelled, patterns, applicable_rules),
-        _ruled(plain, applicable_rules),
+        _find_rule_concern(plain, applicable_rules),
         _about(
             "unrecoverable",
             [path for path, file in source_files.items() if file.path in lost_paths],
@@ -300,16 +299,16 @@ def _sensitive(
     ]
     if not open_files:
         return None
-    return Concern("sensitive", tuple(each.path for each in open_files), f"it changes {listed(open_files)}")
+    return Concern("sensitive", tuple(each.path for each in open_files), f"it changes {render_sensitive(open_files)}")
 
 
-def listed(files: Sequence[Sensitive]) -> str:
+def render_sensitive(files: Sequence[Sensitive]) -> str:
     first = files[0]
     more = f" and {len(files) - 1} more sensitive files" if len(files) > 1 else ""
     return printable(f"{first.path}{more}, which is sensitive: {first.reason} (pattern {first.pattern})")
 
 
-def _ruled(files: Mapping[str, FileChange], applicable_rules: Sequence[Rule]) -> Concern | None:
+def _find_rule_concern(files: Mapping[str, FileChange], applicable_rules: Sequence[Rule]) -> Concern | None:
     for path, file in files.items():
         if (rule := stopping_rule((file,), "ask", applicable_rules)) is not None:
             return Concern("rule", (path,), printable(f"it changes {path}, and {rules.in_words(rule)} says so"))

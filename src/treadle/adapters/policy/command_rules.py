@@ -4,8 +4,7 @@ An allow rule is read narrowly and a deny or ask rule widely. An allow rule cove
 word by word (or is the very text of the rule), stands alone (no wrapper, no variable set for it, no output into a file,
 no input into an interpreter), runs the program of the same place and is not critical. For a deny rule it is enough that
 the command would run at all: wrapped, with options before its words, or named by a variable. Where the words leave open
-whether it would run, the answer is "maybe", and a person is asked.
-"""
+whether it would run, the answer is "maybe", and a person is asked."""
 
 import os
 import re

@@ -138,13 +138,13 @@ class Redactor:
                     break
         for literal, pattern in _ASSIGNED:
             if literal in text:
-                text = pattern.sub(_assigned, text)
+                text = pattern.sub(_redact_assignment, text)
         lower = text.lower()  # a search for plain words is quicker than a pattern without regard to case
         if "assw" in lower or "assphrase" in lower:
             text = _PASSWORD.sub(_password, text)
             text = _INLINE_PASSWORD.sub(_inline_password, text)
         if any(word in lower for word in _KEYED_WORDS) and _KEYED_HINT.search(text):
-            text = _KEYED.sub(_keyed, text)
+            text = _KEYED.sub(_redact_keyed_value, text)
         return text
 
     def live(self) -> Callable[[str], str]:
@@ -189,7 +189,7 @@ def _without_secret(instead: str, match: re.Match[str]) -> str:
     return match.string[match.start() : start] + instead + match.string[end : match.end()]
 
 
-def _assigned(match: re.Match[str]) -> str:
+def _redact_assignment(match: re.Match[str]) -> str:
     text, at = match.string, match.start()
     line_match = _LINE_BEFORE.fullmatch(text, text.rfind("\n", 0, at) + 1, at)
     if line_match is None:
@@ -218,7 +218,7 @@ def _is_plain(value: str) -> bool:
     return not re.search(r"[(){}<>;,\[\]]|\$|^%|^\*+$|^\.\.\.", value) and value.lower() not in _COMMON
 
 
-def _keyed(match: re.Match[str]) -> str:
+def _redact_keyed_value(match: re.Match[str]) -> str:
     """A quoted name has a quoted value: without quotes it is code. Names of variables, paths and addresses are none."""
     value = match["secret"]
     code = bool(match["mark"]) and not match["quote"]

@@ -222,7 +222,7 @@ class RuleBook:
     def add(self, rule: Rule) -> Rule:
         """Keep a rule; the same one again only moves its expiry. InvalidInput if it is none."""
         check(rule)
-        new_rule = stamped(rule, self._clock.now_ms())
+        new_rule = stamp_rule(rule, self._clock.now_ms())
         if new_rule.scope == "project":
             new_rule = replace(new_rule, root=os.path.realpath(new_rule.root))
         key = attrgetter("effect", "tool", "pattern", "scope", "root")
@@ -276,7 +276,7 @@ def live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:
     return tuple(rule for rule in rules if not rule.expires_ms or rule.expires_ms > now_ms)
 
 
-def stamped(rule: Rule, now_ms: int) -> Rule:
+def stamp_rule(rule: Rule, now_ms: int) -> Rule:
     return replace(rule, id=rule.id or new_id("r"), created_ms=rule.created_ms or now_ms)
 
 

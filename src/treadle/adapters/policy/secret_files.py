@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.adapters.policy.sensitive_files import folded, is_literal, literal, matches, names
+from treadle.adapters.policy.sensitive_files import fold_case, is_literal, literal, matches, names
 from treadle.base.file_system import is_below
 from treadle.base.inert import printable
 from treadle.diff.changes import CACHES
@@ -220,7 +220,7 @@ def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
 
 def _plain_names(name: str) -> tuple[str, ...]:
     """The name in small letters, and the names of the files that it may be a copy of: Vim puts a dot before them."""
-    plain = folded(name)
+    plain = fold_case(name)
     match = _BACKUP.fullmatch(plain)
     if match is None or match["name"] == plain:
         return (plain,)

@@ -18,10 +18,10 @@ WILD = re.compile(r"[*?\[\]{}\\]")
 
 
 def matches(pattern: str, path: str) -> bool:
-    return _compiled(pattern).fullmatch(folded(path)) is not None
+    return _compile_pattern(pattern).fullmatch(fold_case(path)) is not None
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
@@ -35,20 +35,20 @@ def is_literal(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=1_024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    text = folded(pattern).removeprefix("./")
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    text = fold_case(pattern).removeprefix("./")
     anywhere = "/" not in text.rstrip("/")
     text = text.lstrip("/")
     if text.endswith("/"):
         text += "**"
     prefix = "(?:.*/)?" if anywhere else ""
     try:
-        return re.compile(prefix + _translated(text), re.DOTALL)
+        return re.compile(prefix + _translate_pattern(text), re.DOTALL)
     except re.error:  # such as [z-a]: then every character stands for itself
         return re.compile(prefix + re.escape(text), re.DOTALL)
 
 
-def _translated(text: str) -> str:
+def _translate_pattern(text: str) -> str:
     pieces: list[str] = []
     index = depth = 0
     while index < len(text):

@@ -2,17 +2,10 @@
 changes it would make. Its text decides only if it is stopped before it runs, or if its changes are unknown.
 
 The order: a rule denies · a critical command asks, even if rules allow it · a rule asks · the call is rehearsed, and
-its changes are judged by the chat's mode:
-
-- `read-only`: a command runs, and none of its changes is committed; edits are denied.
-- `confirm`: asks, by the text, before every command that does more than read, and before every edit.
-- `review`: asks about every set of changes that is not empty.
-- `ask`: asks if the changes raise a concern (`changes`).
-- `auto-edit`, `autopilot`: ask only if the changes are sensitive, or a rule says so.
+its changes are judged by the chat's mode (the table of modes is in docs/guide/permissions.md).
 
 If a command cannot be rehearsed, its text decides in every mode. In a non-interactive chat, an edit that would be asked
-about is denied, and the changes of a command are discarded.
-"""
+about is denied, and the changes of a command are discarded."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +20,7 @@ from treadle.adapters.policy.rules import RuleBook, ToolPins, rules_of
 from treadle.adapters.policy.sensitive_files import find_linked
 from treadle.adapters.policy.shell.model import Part
 from treadle.adapters.policy.word_verdicts import Approved, Case, Need
-from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
+from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, join_choices, within, without
 from treadle.base.types import SystemClock
 from treadle.diff.changes import is_folder
 from treadle.errors import ConfigError, InvalidInput
@@ -118,7 +111,7 @@ class StandardPolicy:
         applicable_rules = rules_of(self._book, invocation.root, options, self._now_ms())
         case = Case(spec, invocation, options, applicable_rules, changes.act_of(spec, invocation), self._pins)
         if rehearsal is None:
-            return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
+            return word_verdicts.verdict(case) if case.act.kind == "job" else _judge_unrehearsed(case)
         if rehearsal.command:
             # A call that commits the changes of a background command is judged as that command, in the folder and with
             # the variables that it was started with.
@@ -127,7 +120,7 @@ class StandardPolicy:
             command_call = replace(invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
             case = replace(case, invocation=command_call, act=changes.command_act(rehearsal.command, command_call))
         if (denied := changes.stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
-            return word_verdicts.refused(denied)
+            return word_verdicts.deny_by_rule(denied)
         if case.spec.job_argument and invocation.by_person:
             return Verdict("allow", _BY_PERSON)
         if (question := _ask_after_failure(case, rehearsal)) is not None:
@@ -150,7 +143,7 @@ class StandardPolicy:
 
 def _stopped_by_words(case: Case) -> Verdict | None:
     """The refusal, or one question with all reasons. An approved text is not asked about again (decision 0010)."""
-    stopped, secret = word_verdicts.stopped(case), word_verdicts.names_secret(case)
+    stopped, secret = word_verdicts.find_stopping_verdict(case), word_verdicts.names_secret(case)
     if stopped is None or stopped.decision == "deny":
         return stopped or secret
     if _words_are_approved(case):
@@ -188,7 +181,7 @@ def _can_be_rehearsed(case: Case) -> bool:
     return case.act.kind == "job" or (case.act.kind == "edit" and not case.spec.needs_approval)
 
 
-def _unrehearsed(case: Case) -> Verdict:
+def _judge_unrehearsed(case: Case) -> Verdict:
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
     by_words = word_verdicts.verdict(case)
@@ -212,7 +205,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     passed_kinds = {"sensitive"} if case.options.auto_approve_sensitive_edits else set()
     if case.invocation.reaches:  # the person who let it reach a registry let it install
         passed_kinds.add("installed")
-    allow_reason = "" if edit else word_verdicts.trusted(case)
+    allow_reason = "" if edit else word_verdicts.find_allow_reason(case)
     trusting = bool(allow_reason) or case.options.mode in ("auto-edit", "autopilot")
     raised = tuple(
         each
@@ -223,7 +216,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     every = case.options.mode in ("review", "confirm") and not approved.confirmed
     need = _need(case, rehearsal, raised, every=every and not trusting)
     if need is None:
-        by_changes = f"auto-approved (what it changes raises no concern; {word_verdicts.rated(case.act)})"
+        by_changes = f"auto-approved (what it changes raises no concern; {word_verdicts.render_rating(case.act)})"
         return Verdict("allow", allow_reason or (word_verdicts.sensitive_passed(case) if edit else by_changes))
     if edit:
         return word_verdicts.ask_or_deny(case, need)
@@ -274,7 +267,7 @@ def _stop_by_network(case: Case) -> Verdict | None:
     hosts = expand(hosts_in(case.act.parts))
     for rule in (rule for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"):
         if rule.pattern == ALL or any(within((host,), (rule.pattern,)) for host in hosts):
-            return word_verdicts.refused(rule)
+            return word_verdicts.deny_by_rule(rule)
     return None
 
 
@@ -292,7 +285,7 @@ def _with_standing_network(case: Case, verdict: Verdict) -> Verdict:
 def _ask_for_network(case: Case) -> Verdict | None:
     """The question about a command whose words need hosts that it may not reach; None if trusted: then it is tried."""
     wants = _missing_hosts(case)
-    return _network_question(case, wants) if wants and not word_verdicts.trusted(case) else None
+    return _network_question(case, wants) if wants and not word_verdicts.find_allow_reason(case) else None
 
 
 def _ask_after_failure(case: Case, rehearsal: Rehearsal) -> Verdict | None:
@@ -302,7 +295,7 @@ def _ask_after_failure(case: Case, rehearsal: Rehearsal) -> Verdict | None:
         return None
     wants = tuple(rehearsal.wants_network.split())
     if wants == (ALL,):
-        wants = _unreached(case, hosts_in(case.act.parts)) or wants
+        wants = _find_unreachable_hosts(case, hosts_in(case.act.parts)) or wants
     denied = _denied_hosts(case)
     wants = tuple(host for host in wants if host == ALL or not within((host,), denied)) if ALL not in denied else ()
     if not options.interactive or not wants:
@@ -339,7 +332,7 @@ def _allowed_hosts(case: Case) -> NetworkChoice:
     denied = _denied_hosts(case)
     for rule in case.rules:
         if rule.tool == NETWORK_TOOL and rule.effect == "allow" and not (denied and rule.pattern == ALL):
-            allowed = joined(allowed, choice((rule.pattern,)))
+            allowed = join_choices(allowed, choice((rule.pattern,)))
     return without(allowed, denied)
 
 
@@ -353,7 +346,7 @@ def _denied_hosts(case: Case) -> list[str]:
     return [rule.pattern for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"]
 
 
-def _unreached(case: Case, hosts: Sequence[str]) -> tuple[str, ...]:
+def _find_unreachable_hosts(case: Case, hosts: Sequence[str]) -> tuple[str, ...]:
     reach = _reachable_hosts(case)
     return () if reach is True else tuple(host for host in hosts if not within((host,), reach or ()))
 
@@ -362,12 +355,12 @@ def _missing_hosts(case: Case) -> tuple[str, ...]:
     if not case.act.finding.network:
         return ()
     hosts = hosts_in(case.act.parts)
-    return _unreached(case, hosts) if hosts else () if _reachable_hosts(case) else (ALL,)
+    return _find_unreachable_hosts(case, hosts) if hosts else () if _reachable_hosts(case) else (ALL,)
 
 
 def _reachable_hosts(case: Case) -> NetworkChoice:
     chats, call_reach = (without(each, _denied_hosts(case)) for each in (case.options.network, case.invocation.network))
-    return joined(joined(chats, call_reach), _allowed_hosts(case))
+    return join_choices(join_choices(chats, call_reach), _allowed_hosts(case))
 
 
 def _network_question(case: Case, wants: tuple[str, ...]) -> Verdict:

@@ -1,6 +1,5 @@
 """Files of a repository that would make Treadle act (hooks, servers to start) are ignored until a person has trusted
-exactly their content (S-09); and the recipients of data that the user knows of (S-10). Both are stored in Treadle's
-home."""
+exactly their content (S-09); and the recipients of data that the user knows of (S-10). Both are in Treadle's home."""
 
 import hashlib
 import os
@@ -38,7 +37,7 @@ class Trust:
         self._home = Path(home)
         self._file = HomeFile(self._home / TRUST_FILE, _TrustedFiles)
 
-    def trusted(self, path: str, content: bytes) -> bool:
+    def is_trusted(self, path: str, content: bytes) -> bool:
         """True if a person trusted this file with exactly this content. Use these bytes; do not read the file again."""
         real = os.path.realpath(path)
         if self._reachable_from(real):

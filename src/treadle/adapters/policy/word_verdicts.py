@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from treadle.adapters.policy import command_rules, rules, secret_files
-from treadle.adapters.policy.changes import Act, Concern, is_run_from_cache, listed, render_call, start_folder
+from treadle.adapters.policy.changes import Act, Concern, is_run_from_cache, render_call, render_sensitive, start_folder
 from treadle.adapters.policy.command_rules import ANY
 from treadle.adapters.policy.rules import ToolPins, pin_of
 from treadle.adapters.policy.sensitive_files import Sensitive, literal, names
@@ -78,13 +78,13 @@ _MODE_WAY = "A person can start it in mode ask or auto-edit, or allow it by a ru
 _REVOKE = "A person can take the rule away (treadle rules)."
 
 
-def stopped(case: Case) -> Verdict | None:
+def find_stopping_verdict(case: Case) -> Verdict | None:
     """The verdict that stops a call before it runs, whatever it changes: by a rule, or as critical (S-05)."""
     denied = _stopping_rule(case, "deny")
     if denied is not None and denied[1] == "yes":
-        return refused(denied[0])
+        return deny_by_rule(denied[0])
     if case.act.finding.severity == "critical":
-        return ask_or_deny(case, Need(rated(case.act), way_out="No rule and no setting lets it pass."))
+        return ask_or_deny(case, Need(render_rating(case.act), way_out="No rule and no setting lets it pass."))
     rule, match = denied or _stopping_rule(case, "ask") or (None, "no")
     if rule is None:
         return None
@@ -110,7 +110,7 @@ def names_secret(case: Case) -> Verdict | None:
     """The question about a call that names a secret file (S-18). Not about a trusted command, which cannot see the
     file; nor about an approved one, which may; nor twice about an edit, whose question shows the change (S-16)."""
     act, invocation, root = case.act, case.invocation, case.root
-    if invocation.by_person or not root or (act.kind == "command" and (invocation.approved or trusted(case))):
+    if invocation.by_person or not root or (act.kind == "command" and (invocation.approved or find_allow_reason(case))):
         return None
     command = case.spec.command_in(invocation.arguments)
     words = act.files if command is None else secret_files.words_of(command)
@@ -119,7 +119,7 @@ def names_secret(case: Case) -> Verdict | None:
     return ask_or_deny(case, Need(*secret_files.explain(paths))) if paths else None
 
 
-def refused(rule: Rule) -> Verdict:
+def deny_by_rule(rule: Rule) -> Verdict:
     return Verdict("deny", f"The user does not allow this: {rules.in_words(rule)}. Do without it.")
 
 
@@ -138,7 +138,7 @@ def ask_or_deny(case: Case, need: Need) -> Verdict:
     return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity, unasked=True)
 
 
-def rated(act: Act) -> str:
+def render_rating(act: Act) -> str:
     reasons = "; ".join(dict.fromkeys(act.finding.reasons))
     return printable(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
 
@@ -175,12 +175,12 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, command_rules.
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
-def trusted(case: Case) -> str:
+def find_allow_reason(case: Case) -> str:
     """Why a command passes by its text with any but sensitive changes: a setting, or rules for all its parts."""
     if case.options.auto_approve_commands:
-        return f"auto-approved (auto_approve_commands; {rated(case.act)})"
+        return f"auto-approved (auto_approve_commands; {render_rating(case.act)})"
     if case.options.mode == "autopilot":
-        return f"auto-approved (mode autopilot; {rated(case.act)})"
+        return f"auto-approved (mode autopilot; {render_rating(case.act)})"
     parts, allowed = _match_parts(case)
     if not parts or not all(allowed):
         return ""
@@ -202,7 +202,7 @@ def _folder(case: Case) -> str | None:
 def _command(case: Case) -> Need | str:
     if (need := _check_sensitive_writes(case)) is not None:
         return need
-    if allow_reason := trusted(case):
+    if allow_reason := find_allow_reason(case):
         return allow_reason
     if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
         return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves")
@@ -211,8 +211,10 @@ def _command(case: Case) -> Need | str:
     if case.act.files and case.options.mode == "confirm":
         return command_need(case, "it writes files")
     if case.act.finding.severity != "none":
-        return command_need(case, rated(case.act))
-    return command_need(case, "every command is asked for") if case.every else f"auto-approved ({rated(case.act)})"
+        return command_need(case, render_rating(case.act))
+    return (
+        command_need(case, "every command is asked for") if case.every else f"auto-approved ({render_rating(case.act)})"
+    )
 
 
 def _existing_target(case: Case) -> str:
@@ -247,7 +249,7 @@ def _check_sensitive_writes(case: Case) -> Need | None:
     if case.act.hidden_target and not (options.auto_approve_commands or options.mode == "autopilot"):
         return Need("it writes a file whose name cannot be known beforehand", way_out=SENSITIVE_WAY)
     open_files = [each for each in case.sensitive if not _file_allowed(case, each, EDIT_TOOL)]
-    return Need(f"it writes {listed(open_files)}", way_out=SENSITIVE_WAY) if open_files else None
+    return Need(f"it writes {render_sensitive(open_files)}", way_out=SENSITIVE_WAY) if open_files else None
 
 
 # -- files and other tools --------------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ def _edit(case: Case) -> Need | str:
         return Need("which files it changes cannot be told beforehand", way_out="Send one change for each file.")
     open_files = [each for each in sensitive if not _file_allowed(case, each, tool)]
     if open_files and not case.options.auto_approve_sensitive_edits:
-        return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool)
+        return sensitive_need([each.path for each in open_files], f"it changes {render_sensitive(open_files)}", tool)
     if case.options.mode in ("confirm", "review"):
         open_paths = [
             file_names[-1]
@@ -273,7 +275,7 @@ def sensitive_passed(case: Case) -> str:
         return ""
     by_setting = case.options.auto_approve_sensitive_edits
     permission = "auto_approve_sensitive_edits" if by_setting else "a rule for these files"
-    return f"auto-approved ({permission}: {listed(sensitive_files)})"
+    return f"auto-approved ({permission}: {render_sensitive(sensitive_files)})"
 
 
 def edit_need(case: Case, paths: Sequence[str]) -> Need:

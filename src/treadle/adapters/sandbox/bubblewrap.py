@@ -83,7 +83,7 @@ class Bubblewrap(Sandbox):
             *self._outside(confinement),
             *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
             *((path, ["--bind", path, path]) for path in confinement.writable),
-            *self._protected(confinement, missing),
+            *self._hold_protected_paths(confinement, missing),
             (confinement.root, self._root(confinement)),
         ]
         if isinstance(confinement.mount, Live):
@@ -105,7 +105,7 @@ class Bubblewrap(Sandbox):
         mounted = len(words)
         words += ["--sync-fd", str(ALIVE_FD)] if missing else []
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
-        words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
+        words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._prepare_argv(argv, confinement)]
         self._filter = self._filter or assemble(Filter())
         filter_file = self._content_file("filter", self._filter)
         line = ["/bin/sh", "-c", _OPEN_FILTER, filter_file, *words]
@@ -127,7 +127,7 @@ class Bubblewrap(Sandbox):
     def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
         return tuple(self._sockets(confinement, listening())[1])
 
-    def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
+    def _prepare_argv(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
         if confinement.report_fd:
             script = _LINGER.replace("{fd}", str(confinement.report_fd)).replace("{step_s}", str(_STEP_S))
@@ -208,7 +208,7 @@ class Bubblewrap(Sandbox):
                     raise SandboxError("a live view of the project does not work here")
                 return ["--ro-bind", root, root]
 
-    def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
+    def _hold_protected_paths(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """Yield the mounts that hold protected paths; paths that do not exist are added to `missing`."""
         if isinstance(confinement.mount, Unwritable | Live):
             return

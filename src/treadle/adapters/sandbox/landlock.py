@@ -42,8 +42,7 @@ def version() -> int:
 
 
 class Landlock(Sandbox):
-    """In `scratch`, a folder of Treadle's own, files are set aside that commands put in the place of protected
-    paths."""
+    """In `scratch`, a folder of Treadle's own, files are set aside that commands put in place of protected paths."""
 
     level: Level = "landlock"
 

@@ -45,24 +45,24 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
     if isinstance(confinement.mount, Direct):
         writable.insert(0, confinement.root)
     lines = [_BASE, _NO_SOCKETS if all_hosts(confinement.network, "sandbox-exec") else _NO_NETWORK]
-    lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in writable]
+    lines += [f"(allow file-write* (subpath {_quote_path(path)}))" for path in writable]
     if home := confinement.home:
         # Homes are closed but for what is visible in them; that they are there may be known, or nothing below could be
         # reached.
-        lines += [f"(deny file-read* (subpath {_quoted(path)}))" for path in home.covered]
-        lines += [f"(allow file-read-metadata (subpath {_quoted(path)}))" for path in home.covered]
+        lines += [f"(deny file-read* (subpath {_quote_path(path)}))" for path in home.covered]
+        lines += [f"(allow file-read-metadata (subpath {_quote_path(path)}))" for path in home.covered]
         readable_paths = (confinement.root, *writable, *home.visible, *home.caches)
-        lines += [f"(allow file-read* (subpath {_quoted(path)}))" for path in readable_paths]
+        lines += [f"(allow file-read* (subpath {_quote_path(path)}))" for path in readable_paths]
     lines += [_TERMINAL] if confinement.terminal else []
     for path in confinement.protected:
-        lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
+        lines.append(f"(deny file-write* (subpath {_quote_path(path)}))")
         above = folders_between(confinement.root, path)  # a command that could rename them could replace them
-        lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in above]
+        lines += [f"(deny file-write-unlink (literal {_quote_path(folder)}))" for folder in above]
     denied_paths = (*confinement.hidden_paths, *(home.keys if home else ()), *confinement.secrets)
-    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in denied_paths]
+    lines += [f"(deny file-read* file-write* (subpath {_quote_path(path)}))" for path in denied_paths]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -36,7 +36,7 @@ SECRETS = (
 """Keys and passwords, below the user's home folder."""
 
 
-def protected(root: str) -> tuple[str, ...]:
+def find_protected_paths(root: str) -> tuple[str, ...]:
     """The paths below a root that commands may not write, whether they exist or not."""
     git = os.path.join(root, ".git")
     repositories = (git, *_modules(os.path.join(git, "modules")))

@@ -121,11 +121,11 @@ def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, use
             words = reports.get("", "").strip() or f"it ended at {missing[0]}"
             return LevelReport(sandbox.level, failure=f"nothing runs in it: {words[-500:]}")
         evidence = stage.evidence()
-    results = tuple(_judged(each.name, reports[each.name], evidence.get(each.name)) for each in ESCAPES)
+    results = tuple(_judge_attempt(each.name, reports[each.name], evidence.get(each.name)) for each in ESCAPES)
     return LevelReport(sandbox.level, results, views=sandbox.views)
 
 
-def _judged(name: str, report: str, evidence: bool | None) -> EscapeResult:
+def _judge_attempt(name: str, report: str, evidence: bool | None) -> EscapeResult:
     """Judge an attempt by the evidence outside; by the attempt's own report only if there can be no evidence."""
     reached = report == "reached"
     if evidence or (evidence is None and reached):
@@ -290,8 +290,7 @@ class ProbeFixture:
                 os.close(each)
 
     def attempt(self, sandbox: Sandbox) -> dict[str, str]:
-        """Make all attempts; return the report of each about itself. SandboxError from the sandbox; Stuck if it does
-        not end."""
+        """Make all attempts; return the report of each. SandboxError from the sandbox; Stuck if it does not end."""
         tcp, udp = (self._listeners[name].getsockname()[1] for name in ("connect_tcp", "send_udp"))
         paths = {"root": self.root, "outside": self.outside, "home": self.home, "hidden": self.outside / "hidden"}
         paths |= {"socket": self._sockets["connect_unix"], "young": self._sockets["connect_young"]}

@@ -1,5 +1,4 @@
-"""The stores. `open_store` opens the one at an address, an SQLite file or `postgresql://…`, and imports it only
-then."""
+"""The stores. `open_store` opens the one at an address, an SQLite file or `postgresql://…`, and imports it then."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +22,7 @@ def store_of(source: Store | Path | str | None) -> Store:
 
 
 def open_store(address: str | Path, *, lease_s: float = LEASE_S) -> "SqliteStore | PostgresStore":
-    """The store at an address, without connecting to it or making it. `lease_s`: how long leases last that are taken
-    here."""
+    """The store at an address, without connecting to it or making it. `lease_s`: how long leases taken here last."""
     if not _is_postgres(address):
         from treadle.adapters.stores.sqlite import SqliteStore
 

@@ -2,8 +2,7 @@
 and what a repair has to write. A store feeds the rows and writes the repair. Knows nothing of SQL.
 
 A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects a head
-or a summary that contradicts the log. It deletes nothing else.
-"""
+or a summary that contradicts the log. It deletes nothing else."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -33,8 +32,7 @@ class StoredChatRow(NamedTuple):
 
 
 class ChatInspection:
-    """Call `add_record` for each record, `report_missing_blobs`, `compare_row`. Then `problems` and the repair are
-    complete."""
+    """Call `add_record` for each record, `report_missing_blobs`, `compare_row`. Then `problems` and repair are done."""
 
     def __init__(self, chat: str, restore: Callable[[Packed], bytes], *, repair: bool) -> None:
         self.problems: list[Problem] = []

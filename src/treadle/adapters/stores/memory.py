@@ -132,7 +132,7 @@ class MemoryStore:
         return await _beyond(after_seq, lambda: entry.head, entry.waiters, timeout_s)
 
     async def get(self, chat: ChatId) -> port.Listed:
-        return self._listed(self._find(chat))
+        return self._make_listed(self._find(chat))
 
     async def list(
         self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
@@ -140,7 +140,7 @@ class MemoryStore:
         self._check_open()
         matches = [entry for entry in self._chats.values() if fits(chat_filter, entry.summary, cursor)]
         matches.sort(key=lambda entry: place(entry.summary), reverse=True)
-        return [self._listed(entry) for entry in (matches[:limit] if limit else matches)]
+        return [self._make_listed(entry) for entry in (matches[:limit] if limit else matches)]
 
     async def changes(
         self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
@@ -149,7 +149,7 @@ class MemoryStore:
         entries = (*self._chats.values(), *self._deleted.values())
         matches = [each for each in entries if each.changed > after_change and owner in (None, each.summary.owner)]
         matches.sort(key=lambda entry: entry.changed)
-        return [self._listed(entry) for entry in (matches[:limit] if limit else matches)]
+        return [self._make_listed(entry) for entry in (matches[:limit] if limit else matches)]
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         self._check_open()
@@ -261,7 +261,7 @@ class MemoryStore:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
 
-    def _listed(self, entry: _Chat) -> port.Listed:
+    def _make_listed(self, entry: _Chat) -> port.Listed:
         return port.Listed(entry.summary, entry.is_leased(self._clock.monotonic()), entry.changed)
 
     def _check_new(self, answer: port.Remembered | None) -> None:

@@ -126,7 +126,7 @@ def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -
         and (chat_filter.label is None or chat_filter.label in summary.labels)
         and (
             not chat_filter.query
-            or folded(chat_filter.query) in folded(summary.title)
+            or fold_case(chat_filter.query) in fold_case(summary.title)
             or summary.chat.startswith(beginnings(chat_filter.query))
         )
         and (cursor is None or place(summary) < cursor)
@@ -138,7 +138,7 @@ def place(summary: ChatSummary) -> Cursor:
     return summary.updated_ms, summary.chat
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """A title, or a part of one, without its case. NUL is what no database takes in a text."""
     return text.casefold().replace("\0", "")
 

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.adapters.stores.packing import folded
+from treadle.adapters.stores.packing import fold_case
 from treadle.base.types import ChatId
 from treadle.errors import StoreError
 from treadle.protocol.events import AssistantMessage, UserMessage
@@ -37,12 +37,12 @@ def extract_text(record: Record) -> str:
     if record.type not in SPOKEN:
         return ""
     event = decode(ChatId(""), record).data
-    return folded(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""
+    return fold_case(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""
 
 
 def fold_words(words: Iterable[str]) -> list[str]:
     """Return the words, folded for comparison; characters that cannot be encoded become `?`."""
-    return [folded(word).encode(errors="replace").decode() for word in words]
+    return [fold_case(word).encode(errors="replace").decode() for word in words]
 
 
 def parts(chat: UnindexedRange, records: Iterable[Record]) -> Iterator[Part]:

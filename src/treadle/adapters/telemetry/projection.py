@@ -4,8 +4,7 @@ spans with the same keys, for each reader and after any number of killed workers
 Spans are handed over in portions. The log alone decides where a portion ends: at the end of a run, where the run begins
 to wait for a person or a client, and now and then in between. The process that writes the event that ends a portion
 hands the portion over, with the spans of workers that died on the way. So no span is handed over twice, and none is
-lost except by a kill between that commit and the sending.
-"""
+lost except by a kill between that commit and the sending."""
 
 from typing import Any, Literal
 

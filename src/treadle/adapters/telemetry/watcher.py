@@ -1,5 +1,4 @@
-"""Hands over the portions of spans that end with what this process commits, read from the store in a task of its
-own."""
+"""Hands over the portions of spans that end with what this process commits, read from the store in its own task."""
 
 import asyncio
 import logging
@@ -38,8 +37,7 @@ _ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalTool
 
 
 def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
-    """The observer that exports as `telemetry` says; one that does nothing if there is nothing to export, or cannot
-    be."""
+    """The observer that exports as `telemetry` says; one that does nothing if it has nothing to export, or cannot."""
     settings = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
     try:
         return Watcher(store, settings) if telemetry and settings.check(os.environ) else Observer()
@@ -80,7 +78,7 @@ class Watcher(Observer):
         self._filter = _TraceIds(self._current)
         logging.getLogger("treadle").addFilter(self._filter)
 
-    def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
+    def on_append(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
         last = next((one for one in reversed(envelopes) if self._ends(previous_state, one)), None)
         if last is None:
             return
@@ -108,8 +106,7 @@ class Watcher(Observer):
 
     @contextmanager
     def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
-        """Make this call or run OpenTelemetry's current span: spans of tools become its children, log lines carry its
-        trace."""
+        """Make this call or run OpenTelemetry's current span: tools' spans are its children, logs have its trace."""
         if state.run is None:
             yield
             return

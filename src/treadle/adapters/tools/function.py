@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from treadle.base.signature import AnyFunction, Signature, documented, is_async
+from treadle.base.signature import AnyFunction, Signature, apply_docstring, is_async
 from treadle.errors import InvalidInput, ToolError
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement, Tool
 from treadle.protocol.tools import ToolSpec, require_name
@@ -55,7 +55,7 @@ class FunctionTool(PlainTool):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        description, parameters = documented(inspect.getdoc(self.function) or "", self._signature.schema)
+        description, parameters = apply_docstring(inspect.getdoc(self.function) or "", self._signature.schema)
         properties = parameters["properties"]
         return msgspec.structs.replace(
             self._base,

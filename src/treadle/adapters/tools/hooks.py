@@ -1,13 +1,10 @@
 """Hooks that are programs (E-03): the user's own from config.toml, and a project's from `.treadle/hooks.toml` once a
-person has trusted its content (S-09). One JSON object goes to the program's input; how it ends is its answer.
-
-before  exit 0: go on · exit 2: refuse, the reason on standard error · or print {"block": "reason"}
-after   exit 0, and perhaps {"append": "text"} or {"result": "text instead of the tool's own"}
+person has trusted its content (S-09). One JSON object goes to the program's input; how it ends is its answer
+(docs/guide/hooks.md).
 
 Anything else (another exit code, a time-out, output that is no such object) is a failure of the hook. A failure before
 a call refuses the call, because a broken hook must not let through a call that it should stop. A failure after a call
-is reported.
-"""
+is reported."""
 
 import asyncio
 import hashlib
@@ -29,7 +26,7 @@ from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.subprocesses import run_program
 from treadle.base.types import ChatId
-from treadle.diff.changes import merged, total
+from treadle.diff.changes import merge_changes, total
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
@@ -79,7 +76,7 @@ class CommandHooks:
         self._wrap = wrap
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
-        for hook in self.concerned("before", spec):
+        for hook in self.select_hooks("before", spec):
             answer = await self._run(hook, _build_payload("before", invocation))
             if isinstance(answer, str):
                 reason = f"the user's hook `{hook.command}` must allow it and it {answer}"
@@ -89,19 +86,19 @@ class CommandHooks:
         return ""
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
-        for hook in self.concerned("after", spec):
+        for hook in self.select_hooks("after", spec):
             result = {"success": outcome.success, "result": outcome.text, "summary": outcome.summary}
             answer = await self._run(hook, _build_payload("after", invocation, **result))
             if isinstance(answer, str):
-                outcome = _appended(outcome, f"[The hook `{hook.command}` {answer}.]")
+                outcome = _append_text(outcome, f"[The hook `{hook.command}` {answer}.]")
                 continue
             if answer.result is not None:
                 outcome = msgspec.structs.replace(outcome, text=answer.result)
             if answer.append:
-                outcome = _appended(outcome, answer.append)
+                outcome = _append_text(outcome, answer.append)
         return outcome
 
-    def concerned(self, phase: When, spec: ToolSpec) -> list[Hook]:
+    def select_hooks(self, phase: When, spec: ToolSpec) -> list[Hook]:
         return [hook for hook in self._hooks if hook.when == phase and (not hook.tools or spec.name in hook.tools)]
 
     async def _run(self, hook: Hook, payload: dict[str, Any]) -> _Answer | str:
@@ -142,12 +139,12 @@ class WatchedHooks:
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         name = f"{invocation.chat}/{invocation.call}.hooks"
         project = CommandProject(self._context, name, invocation.project, invocation.options)
-        if spec.read_only or not project.has_snapshots or not self._hooks.concerned("after", spec):
+        if spec.read_only or not project.has_snapshots or not self._hooks.select_hooks("after", spec):
             return await self._hooks.after_call(spec, invocation, outcome)
         try:
             await project.capture()
         except ToolError as error:
-            return _appended(outcome, f"[No hook was run, since what it changes could not be undone: {error}]")
+            return _append_text(outcome, f"[No hook was run, since what it changes could not be undone: {error}]")
         try:
             outcome = await self._hooks.after_call(spec, invocation, outcome)
             change = await project.compare()
@@ -155,10 +152,10 @@ class WatchedHooks:
             await project.release()
         if not change.files:
             return outcome
-        files = tuple(merged({file.path: file for file in outcome.files}, change.files).values())
+        files = tuple(merge_changes({file.path: file for file in outcome.files}, change.files).values())
         source = outcome.source if outcome.files else change.source
         note = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
-        return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
+        return _append_text(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
 
 
 class ProjectHooks:
@@ -200,10 +197,10 @@ class ProjectHooks:
             hooks = _parse_hooks(data)
         except ConfigError as error:
             return f"This project's hooks are trusted but cannot be read, so nothing is run: {error}"
-        confine = partial(self._confined, invocation=invocation, world=workspace.world)
+        confine = partial(self._confine_argv, invocation=invocation, world=workspace.world)
         return CommandHooks(hooks, self._context.env, confine)
 
-    def _confined(self, argv: list[str], root: str, invocation: Invocation, world: WorldMount | None) -> list[str]:
+    def _confine_argv(self, argv: list[str], root: str, invocation: Invocation, world: WorldMount | None) -> list[str]:
         sandbox_of = self._context.sandbox_of
         sandbox = None if sandbox_of is None else sandbox_of(invocation.options.sandbox)
         if sandbox is None or sandbox.level == "none":
@@ -235,7 +232,7 @@ def _build_payload(phase: When, invocation: Invocation, **more: object) -> dict[
     }
 
 
-def _appended(outcome: Outcome, text: str) -> Outcome:
+def _append_text(outcome: Outcome, text: str) -> Outcome:
     return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{text}" if outcome.text else text)
 
 
@@ -286,7 +283,7 @@ class UnsavedFiles:
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         if spec.name in EDIT_TOOLS:
             for path in _find_paths(invocation):
-                if await self._unsaved(invocation, path) is not None:
+                if await self._read_unsaved_text(invocation, path) is not None:
                     return UNSAVED.format(path=inert(path))
         return ""
 
@@ -294,7 +291,7 @@ class UnsavedFiles:
         if spec.name != READ_TOOL or not outcome.success:
             return outcome
         path = str(invocation.arguments.get("path", ""))
-        text = await self._unsaved(invocation, path)
+        text = await self._read_unsaved_text(invocation, path)
         if text is None:
             return outcome
         start, end = invocation.arguments.get("start_line") or 1, invocation.arguments.get("end_line") or 0
@@ -304,7 +301,7 @@ class UnsavedFiles:
             return outcome
         return replace(outcome, text=f"{shown_text}\n{NOTE}", summary=f"{summary}, unsaved")
 
-    async def _unsaved(self, invocation: Invocation, path: str) -> str | None:
+    async def _read_unsaved_text(self, invocation: Invocation, path: str) -> str | None:
         read = self._editors.get(invocation.chat)
         if read is None or not path or invocation.options.world:  # an editor shows the project
             return None

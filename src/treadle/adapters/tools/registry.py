@@ -83,7 +83,7 @@ class Tools:
         table, source = self._table(options), self._source
         if source is None:
             return table.specs
-        more = (tool.spec for tool in source.listed(options) if tool.spec.name not in table.tools_by_name)
+        more = (tool.spec for tool in source.list_tools(options) if tool.spec.name not in table.tools_by_name)
         return (*table.specs, *(spec for spec in more if may_call(spec.name, options)))
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
@@ -119,9 +119,11 @@ class Tools:
             return table
         if len(self._tables) >= _KEPT:
             self._tables.pop(next(iter(self._tables)))
-        tools_by_name: dict[str, Tool | ToolSpec] = {n: tool for n, tool in self._tools.items() if _enabled(n, options)}
+        tools_by_name: dict[str, Tool | ToolSpec] = {
+            n: tool for n, tool in self._tools.items() if _is_enabled(n, options)
+        }
         specs = [self._tools[name].spec for name in tools_by_name]
-        if options.interactive and _enabled(ASK_USER.name, options):
+        if options.interactive and _is_enabled(ASK_USER.name, options):
             tools_by_name[ASK_USER.name] = ASK_USER
             specs.append(ASK_USER)
         dynamic, warnings = declare(options.dynamic_tools, tools_by_name.keys())
@@ -144,7 +146,7 @@ def may_call(name: str, options: ChatOptions) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in options.tools)
 
 
-def _enabled(name: str, options: ChatOptions) -> bool:
+def _is_enabled(name: str, options: ChatOptions) -> bool:
     """Autopilot can always end the task (L-14); people commit worlds and begin races; sub-agents have a depth."""
     if name == SKILL_TOOL and not options.skills:
         return False

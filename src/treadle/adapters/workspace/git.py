@@ -123,7 +123,7 @@ class Git:
 
     def tell(self, *words: str) -> None:
         """Have git change references. ToolError if it does not."""
-        protected_paths = tuple(sorted(self._unchanged()))
+        protected_paths = tuple(sorted(self._find_protected_paths()))
         confinement = Confinement(self._common, Direct(), protected=protected_paths, hidden_paths=self._hidden)
         ran, _ = self._run(words, confinement)
         if ran.ending == "timed_out":
@@ -131,7 +131,7 @@ class Git:
         if ran.code:
             raise ToolError(inert(ran.errors.strip()) or f"git ended with code {ran.code}.")
 
-    def _unchanged(self) -> set[str]:
+    def _find_protected_paths(self) -> set[str]:
         """All that lies in the repository but its references, and all of other worktrees."""
         protected_paths: set[str] = set()
         for place in {self._common, self.folder}:
@@ -151,7 +151,7 @@ class Git:
                 continue
             words = ["config", "--file", file, "--no-includes", "--null", "--get-regexp", r"^include(if\..*)?\.path$"]
             confinement = Confinement(project, Unwritable(), hidden_paths=self._hidden)
-            ran, output = self._launched(words, confinement, "/")
+            ran, output = self._run_confined(words, confinement, "/")
             paths = [entry.partition("\n")[2] for entry in output.split("\0") if entry]
             included = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
             inside = len(included) == len(paths) and all(_lies_in(path, project) for path in included)
@@ -169,9 +169,9 @@ class Git:
         # The work tree is not looked at, and may not be there in the sandbox: any folder does.
         line = [f"--git-dir={self.folder}", f"--work-tree={self._common}", *words]
         confinement = confinement or Confinement(self._common, Unwritable(), hidden_paths=self._hidden)
-        return self._launched(line, confinement, self._common, stdin_data)
+        return self._run_confined(line, confinement, self._common, stdin_data)
 
-    def _launched(
+    def _run_confined(
         self, words: Sequence[str], confinement: Confinement, cwd: str, stdin_data: bytes = b""
     ) -> tuple[Completed, str]:
         if self._sandbox.level == "none":

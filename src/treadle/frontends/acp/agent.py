@@ -76,7 +76,7 @@ class EditorAgent:
             agent_capabilities=a.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=a.PromptCapabilities(image=True, embedded_context=True),
-                mcp_capabilities=a.McpCapabilities(http=installed(), sse=installed()),
+                mcp_capabilities=a.McpCapabilities(http=is_mcp_installed(), sse=is_mcp_installed()),
                 session_capabilities=a.SessionCapabilities(
                     list=a.SessionListCapabilities(),
                     resume=a.SessionResumeCapabilities(),
@@ -239,7 +239,7 @@ def _real(path: str) -> str:
     return os.path.realpath(path) if path and "\0" not in path else path
 
 
-def installed() -> bool:
+def is_mcp_installed() -> bool:
     return find_spec("mcp") is not None
 
 
@@ -248,7 +248,7 @@ def declare(agent: Agent, root: str, servers: list[Any] | None) -> list[str]:
     problems: list[str] = []
     for server in servers or ():
         try:
-            if not installed():
+            if not is_mcp_installed():
                 raise InvalidInput(NO_PACKAGE)
             name = re.sub(r"[^a-zA-Z0-9]+", "-", server.name).strip("-")[:32]
             agent.mcp.add(name, _declaration(server), root)

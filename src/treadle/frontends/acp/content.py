@@ -1,5 +1,4 @@
-"""Content in the protocol's shape, made inert (S-12): tool calls, errors with a code that editors know and our
-sentence."""
+"""Content in the protocol's shape, made inert (S-12): tool calls, errors with a known code and our sentence."""
 
 import os
 from collections.abc import Callable, Coroutine, Mapping
@@ -60,7 +59,7 @@ def text_content(text: str) -> Content:
     return a.ContentToolCallContent(type="content", content=text_block(text))
 
 
-def fenced(text: str) -> Content:
+def fence_text(text: str) -> Content:
     """Text as it is, in a fence that it cannot close: editors read content as Markdown. Of a long one the end."""
     if len(text) > MOST_SHOWN:
         text = f"[{len(text) - MOST_SHOWN:,} characters are not shown]\n{text[-MOST_SHOWN:]}"

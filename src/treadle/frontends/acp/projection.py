@@ -47,7 +47,7 @@ class Projection:
             case e.AssistantMessage() as message:
                 thinking = "\n\n".join(block.text for block in message.reasoning if block.text)
                 thoughts = [shapes.thought_chunk(thinking)] if thinking and self._thought != message.turn else []
-                return [*thoughts, *texts, *self._requested(message)]
+                return [*thoughts, *texts, *self._start_calls(message)]
             case data:
                 return [*texts, *self._convert_event(data)]
 
@@ -87,14 +87,13 @@ class Projection:
                 return [shapes.remark(styled_notice[0])] if styled_notice is not None else []
 
     def _text(self, word: Token) -> list[a.AgentMessageChunk]:
-        """The protocol cannot take text back: an attempt that differs from a failed one is sent again from its
-        beginning."""
+        """The protocol cannot take text back: an attempt that differs from a failed one is sent from its beginning."""
         turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
         again = had[: word.at] + word.text
         self._shown = turn, again
         return [shapes.chunk(word.text if word.at == len(had) else AGAIN + again)] if word.text else []
 
-    def _requested(self, message: e.AssistantMessage) -> list[Update]:
+    def _start_calls(self, message: e.AssistantMessage) -> list[Update]:
         updates: list[Update] = []
         for request in message.tool_requests:
             if request.name in shapes.QUIET:
@@ -123,13 +122,13 @@ class Projection:
                 return [update]
             case e.ExecutionOutput(text=text):
                 tool_call.output = (tool_call.output + text)[-_TAIL:]
-                return [_progress(data.call, content=[shapes.fenced(tool_call.output)])]
+                return [_progress(data.call, content=[shapes.fence_text(tool_call.output)])]
             case e.ExecutionComplete():
                 return [self._complete(tool_call, data)]
 
     def _complete(self, tool_call: "_Call", data: e.ExecutionComplete) -> Update:
         result = data.result if data.success else data.error or data.result
-        tool_call.content = [shapes.fenced(result)] if result and not (tool_call.edits and data.success) else []
+        tool_call.content = [shapes.fence_text(result)] if result and not (tool_call.edits and data.success) else []
         if tool_call.opened:
             tool_call.content = [_terminal(data.call)]
         update = _progress(data.call, status="completed" if data.success else "failed", content=tool_call.content)

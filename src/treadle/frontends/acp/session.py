@@ -19,7 +19,7 @@ from acp.helpers import ToolCallContentVariant as Content
 from treadle.adapters.models.registry import usable_refs
 from treadle.base.inert import fence, inert, inert_line
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
-from treadle.frontends.acp.content import chunk, diffs_in, failed_run, fenced, kind_of, remark, text_content
+from treadle.frontends.acp.content import chunk, diffs_in, failed_run, fence_text, kind_of, remark, text_content
 from treadle.frontends.acp.projection import Projection, Update
 from treadle.frontends.presentation.slash import NO_AGENT, agent_changes, available, find_slash
 from treadle.frontends.presentation.styled import MODE_WORDS
@@ -196,7 +196,7 @@ def render_approval(action: OpenAction, root: str) -> list[Content]:
     reason = action.reason if action.severity in ("", "none") else f"{action.reason} (severity: {action.severity})"
     reach = f"\n\nIt may reach: {inert_line(', '.join(action.network), 300)}" if action.network else ""
     diffs = diffs_in(action.text, root)
-    return [*([text_content(reason + reach)] if reason or reach else []), *(diffs or [fenced(action.text)])]
+    return [*([text_content(reason + reach)] if reason or reach else []), *(diffs or [fence_text(action.text)])]
 
 
 _STOPS: dict[e.EndReason, a.StopReason] = {
@@ -424,8 +424,7 @@ async def _stream(following: CommandStream) -> AsyncGenerator[e.Envelope, None]:
 async def read_prompt(
     blocks: Sequence[ContentBlock], root: str, put: Callable[[bytes], Awaitable[str]]
 ) -> tuple[str, list[str], list[Image]]:
-    """The typed text, the attached files, and the pictures, which `put` stores. InvalidInput: a block cannot be
-    accepted."""
+    """The typed text, attached files, and the pictures, which `put` stores. InvalidInput: a block is not accepted."""
     parts: list[str] = []
     attached: list[str] = []
     images: list[Image] = []

@@ -51,7 +51,7 @@ async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges
     root = (await chat.state()).options.root
     if not root:
         raise InvalidInput(f"the chat {chat.id} has no project root, so it has changed no files")
-    paths = tuple(_recorded(root, path) for path in arguments.paths)
+    paths = tuple(_resolve_log_path(root, path) for path in arguments.paths)
     hunks = _hunks(root, arguments.hunks)
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
@@ -97,7 +97,7 @@ async def _span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
     return runs[arguments.run - 1]
 
 
-def _recorded(root: str, typed: str) -> str:
+def _resolve_log_path(root: str, typed: str) -> str:
     """A path as the log has it. The last name is taken as it is, be it a link."""
     folder, name = os.path.split(os.path.abspath(typed))
     path = os.path.join(os.path.realpath(folder), name)
@@ -115,7 +115,7 @@ def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
         if not colon or not path or not all(part.isdecimal() for part in parts):
             way = "write PATH:N, or PATH:N,M, as treadle diff counts them"
             raise InvalidInput(f"{inert_line(each)} names no hunk; {way}")
-        key = _recorded(root, path)
+        key = _resolve_log_path(root, path)
         hunks_by_path[key] = (*hunks_by_path.get(key, ()), *map(int, parts))
     return hunks_by_path
 

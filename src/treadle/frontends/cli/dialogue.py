@@ -122,7 +122,7 @@ class Dialogue:
         for line in waiting(action):
             head = not line.startswith(" ")
             colour = "yellow" if head else _DIFF.get(line[2:3])
-            parts = self._terminal.folded(f"── {line}" if head else line, "   " if head else "    ")
+            parts = self._terminal.wrap_line(f"── {line}" if head else line, "   " if head else "    ")
             for part in parts if head or line in prose else [line]:
                 self._terminal.note(part, *((colour,) if colour else ()))
         choosing = asyncio.ensure_future(self._choose(chat, action))
@@ -189,7 +189,7 @@ class Dialogue:
         if line != inert_line(line) or "\n" in line:
             return await self._ask("run instead: ")
         self._prompt("run instead: ")
-        command = await self._keys.edited(line)
+        command = await self._keys.edit_line(line)
         print_note("")
         return command
 
@@ -269,13 +269,13 @@ async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> CommandS
 
 async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
     """True if the action may be carried out: no question is to be asked, no person is there, or the person says yes."""
-    if not asks or not someone_is_there() or await agreed(question):
+    if not asks or not someone_is_there() or await ask_yes_or_no(question):
         return True
     terminal.note("nothing was changed", "dim")
     return False
 
 
-async def agreed(question: str) -> bool:
+async def ask_yes_or_no(question: str) -> bool:
     """Ask the person. True if they answer yes, by one key."""
     with Keyboard() as keys:
         keys.forget()

@@ -2,8 +2,7 @@
 
 Ctrl-C requests a stop, which is recorded, and the run settles; a second one leaves at once. With `detaches`, Ctrl-C
 only leaves: the process watches a chat that existed before. SIGTERM and SIGHUP leave everything as a crash would, but
-give the lease back.
-"""
+give the lease back."""
 
 import asyncio
 import os

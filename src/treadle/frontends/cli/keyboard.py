@@ -90,7 +90,7 @@ class Keyboard:
 
     async def key(self) -> str:
         """A key, with a digit or Enter that came with it; Ctrl-D at the end of input; empty for other keys and text."""
-        typed = await self._typed() or END
+        typed = await self._read_keys() or END
         if typed in (ESCAPE, END):
             return typed
         word = typed.strip()
@@ -101,16 +101,16 @@ class Keyboard:
         holder = Keyboard._entered or self
         holder.restore()
         try:
-            typed = await self._typed()
+            typed = await self._read_keys()
         finally:
             if Keyboard._entered is not None:
                 holder._singly()
         return typed.strip() if typed is not None else None
 
-    async def edited(self, text: str) -> str | None:
+    async def edit_line(self, text: str) -> str | None:
         """This line as it is changed at its end: letters, Backspace, Ctrl-W a word, Ctrl-U all. None after Esc."""
         write_inert(sys.stderr, inert(text))
-        while (typed := await self._typed()) is not None and typed not in (ESCAPE, END):
+        while (typed := await self._read_keys()) is not None and typed not in (ESCAPE, END):
             for letter in typed if typed[0] != ESCAPE else "":
                 shortened = _KEEP[letter](text) if letter in _KEEP else text
                 if letter in "\r\n":
@@ -122,7 +122,7 @@ class Keyboard:
                     write_inert(sys.stderr, inert(letter))
         return None
 
-    async def _typed(self) -> str | None:
+    async def _read_keys(self) -> str | None:
         """Waits without a thread, so that Ctrl-C ends it at once."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()

@@ -126,7 +126,7 @@ async def _converse(arguments: AppArguments, root: str) -> int:
     users who prefer it; nothing is redrawn, and nothing moves."""
     from treadle.frontends.cli.keyboard import Keyboard
 
-    config = session.configured({"model": arguments.model, "mode": arguments.mode})
+    config = session.load_config({"model": arguments.model, "mode": arguments.mode})
     async with session.open_agent(config, works=True, stays=True) as agent:
         chat: Chat | None = None
         model = ""

@@ -203,7 +203,7 @@ def refuse(problems: Mapping[str, object]) -> None:
             raise click.UsageError(text)
 
 
-def gathered(struct: Any, name: str) -> Decorator:
+def gather_options(struct: Any, name: str) -> Decorator:
     """Hand the options that are fields of `struct`, a NamedTuple, to the command as one value. A method `check` of it
     may refuse what does not go together, before anything is loaded."""
 

@@ -233,11 +233,11 @@ def _painter(language: str) -> Callable[[str], Line]:
         (Token.Name.Class, "bold"),
     )
 
-    def painted(code: str) -> Line:
+    def paint_code(code: str) -> Line:
         parts = []
         for kind, text in lexer.get_tokens(code):
             look = next((colour for token, colour in looks if kind in token), None)
             parts.append(Span(text.replace("\n", ""), (look,) if look and text.strip() else ()))
         return tuple(parts)
 
-    return painted
+    return paint_code

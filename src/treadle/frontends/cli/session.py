@@ -31,7 +31,7 @@ _AGENT_SETTINGS = (
 )
 
 
-def configured(flags: Mapping[str, Any] | None = None) -> Config:
+def load_config(flags: Mapping[str, Any] | None = None) -> Config:
     """Return the settings in force, and print warnings about their sources."""
     config = load(flags=flags)
     warn(config.warnings)
@@ -118,7 +118,7 @@ async def chosen_model(agent: Agent, config: Config) -> str:
 
 def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:
     async def run() -> T:
-        async with open_agent(configured(), works=works) as agent:
+        async with open_agent(load_config(), works=works) as agent:
             return await work(agent)
 
     return asyncio.run(run())

@@ -89,10 +89,10 @@ class Terminal:
     def tell(self, text: str, *colours: Colour) -> None:
         """A note of words, which may be long."""
         for line in inert(text).split("\n"):
-            for part in self.folded(line):
+            for part in self.wrap_line(line):
                 self.note(part, *colours)
 
-    def folded(self, text: str, indent: str = "   ") -> list[str]:
+    def wrap_line(self, text: str, indent: str = "   ") -> list[str]:
         """A line in as many as the terminal has room for, without breaking words; whole where there is none."""
         if not self.has_columns or len(text) < self.width:
             return [text]

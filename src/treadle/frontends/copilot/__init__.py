@@ -4,5 +4,4 @@ methods. `copilot_words/` translates the messages.
 
 - `server`: the runtime as a whole, which connects programs and sessions
 - `session`: one chat, the programs that are attached to it, and the MCP servers and skills that they bring; `requests`:
-  its requests to them, and their hooks; `methods`: the methods that they may call
-"""
+  its requests to them, and their hooks; `methods`: the methods that they may call"""

@@ -219,7 +219,7 @@ class Method(msgspec.Struct):
         await self.session.chat.command(c.Rename(text_of(self.params, "name"), by="program"))
         return {}
 
-    async def queued(self) -> Any:
+    async def list_queue(self) -> Any:
         items = (await self.session.chat.state()).queue
         common = {"kind": "message", "agentMode": "interactive"}
         steering = [each.content for each in items if each.delivery == "steering"]

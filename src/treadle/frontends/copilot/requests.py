@@ -148,7 +148,7 @@ class SessionHooks:
             raise ToolError(str(failure)) from failure
         return meta
 
-    async def submitted(self, prompt: str) -> tuple[str, str]:
+    async def check_prompt(self, prompt: str) -> tuple[str, str]:
         """A message as the hooks leave it, and why it must not be sent."""
         payload = {"prompt": prompt}
         try:
@@ -168,8 +168,7 @@ class SessionHooks:
         return "\n\n".join(str(each["additionalContext"]) for each in outputs if each.get("additionalContext"))
 
     async def stopping(self, *, again: bool) -> str:
-        """The message that makes the model go on instead of ending; empty: it may end. `again`: a hook made it go on
-        before."""
+        """The message that makes the model go on instead of ending; empty: it may end. `again`: a hook did before."""
         outputs = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
         return next((str(each.get("reason") or "Go on.") for each in outputs if each.get("decision") == "block"), "")
 

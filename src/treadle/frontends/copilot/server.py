@@ -1,5 +1,4 @@
-"""The runtime: connected programs and their sessions. Answers what is asked of it as a whole, makes and ends
-sessions."""
+"""The runtime: connected programs and their sessions. Answers what it is asked as a whole, makes and ends sessions."""
 
 import asyncio
 import hmac
@@ -264,23 +263,23 @@ class Runtime:
             raise RpcError(INVALID_PARAMS, f"Session not found: {params['sessionId']}; create or resume it first.")
         return session
 
-    async def _listed(self) -> list[Listed]:
+    async def _list_chats(self) -> list[Listed]:
         chats = await self.agent.deps.store.list(ChatFilter(archived=False))
         return [listed for listed in chats if DELETED not in listed.summary.labels]
 
     async def list(self, _connection: Connection, params: Params) -> Any:
         filters = params.get("filter")
         folder = filters.get("cwd") if isinstance(filters, Mapping) else None
-        listed_chats = [each for each in await self._listed() if not folder or each.summary.root == folder]
+        listed_chats = [each for each in await self._list_chats() if not folder or each.summary.root == folder]
         return {"sessions": [session_shown(listed) for listed in listed_chats]}
 
     async def metadata(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")
-        listed_chat = next((listed for listed in await self._listed() if listed.summary.chat == id), None)
+        listed_chat = next((listed for listed in await self._list_chats() if listed.summary.chat == id), None)
         return {"session": session_shown(listed_chat) if listed_chat is not None else None}
 
     async def last(self, _connection: Connection, _params: Params) -> Any:
-        listed_chats = await self._listed()
+        listed_chats = await self._list_chats()
         return {"sessionId": listed_chats[0].summary.chat if listed_chats else None}
 
     async def fork(self, _connection: Connection, params: Params) -> Any:

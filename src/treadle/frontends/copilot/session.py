@@ -50,7 +50,7 @@ def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterab
         servers = config.servers | servers
         disabled |= {*(config.disabled_mcp_servers or ())}
     if servers:
-        declared = {name: server.declared(disabled=name in disabled) for name, server in servers.items()}
+        declared = {name: server.build_declaration(disabled=name in disabled) for name, server in servers.items()}
         agent.mcp.bring(session, declared, alone=not any(each.enable_config_discovery for each in programs))
     return servers
 
@@ -247,8 +247,7 @@ class Session:
                 await self._end_servers()
 
     async def _goes_on(self) -> bool:
-        """True if another run follows the run that ended. It may be over by now: then only the log holds its
-        message."""
+        """True if another run follows the run that ended. It may be over by now: then only the log has its message."""
         state = await read_patiently(self.chat.state)
         if state.run is not None or starts_queued(state):
             return True
@@ -317,7 +316,7 @@ class Session:
             source, self._source = self._source, None
             if context := await self.hooks.fetch_start_context(source, prompt):
                 prompt = f"{prompt}\n\n{context}"
-        prompt, refused = await self.hooks.submitted(prompt)
+        prompt, refused = await self.hooks.check_prompt(prompt)
         if refused:
             self.announce("session.warning", {"warningType": "policy_blocked", "message": refused})
             self.announce("session.idle", {})

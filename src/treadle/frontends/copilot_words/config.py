@@ -35,20 +35,20 @@ def prompt_of(message: SystemMessage | None) -> str:
         return ""
     if message.mode == "replace":
         return message.content or ""
-    sections = _customized(message, dict(SECTIONS)) if message.mode == "customize" else dict(SECTIONS)
-    return _joined(sections, message.content or "")
+    sections = _customize_sections(message, dict(SECTIONS)) if message.mode == "customize" else dict(SECTIONS)
+    return _join_sections(sections, message.content or "")
 
 
 async def transformed_prompt(message: SystemMessage, ask: Transform) -> str:
     """The same, with the sections changed that the program wants to change itself."""
-    sections = _customized(message, dict(SECTIONS))
+    sections = _customize_sections(message, dict(SECTIONS))
     section_names = [name for name, section in (message.sections or {}).items() if section.action == "transform"]
     answer = await ask({name: sections.get(name, "") for name in section_names})
     for name in section_names:
         new_section = answer.get(name)
         if isinstance(new_section, Mapping) and isinstance(new_section.get("content"), str):
             sections[name] = new_section["content"]
-    return _joined(sections, message.content or "")
+    return _join_sections(sections, message.content or "")
 
 
 def transforms(message: SystemMessage | None) -> bool:
@@ -56,7 +56,7 @@ def transforms(message: SystemMessage | None) -> bool:
     return any(section.action == "transform" for section in (sections or {}).values())
 
 
-def _customized(message: SystemMessage, sections: dict[str, str]) -> dict[str, str]:
+def _customize_sections(message: SystemMessage, sections: dict[str, str]) -> dict[str, str]:
     """Sections that Treadle's text does not have are empty there, and come behind the others."""
     for name, section in (message.sections or {}).items():
         content, there = section.content or "", sections.get(name, "")
@@ -72,7 +72,7 @@ def _customized(message: SystemMessage, sections: dict[str, str]) -> dict[str, s
     return sections
 
 
-def _joined(sections: Mapping[str, str], suffix: str) -> str:
+def _join_sections(sections: Mapping[str, str], suffix: str) -> str:
     return "\n".join(text if text.endswith("\n") else f"{text}\n" for text in (*sections.values(), suffix) if text)
 
 
@@ -121,7 +121,7 @@ class McpServer(msgspec.Struct, rename="camel"):
     tools: list[str] | None = None
     timeout: float | None = None
 
-    def declared(self, *, disabled: bool) -> dict[str, Any]:
+    def build_declaration(self, *, disabled: bool) -> dict[str, Any]:
         """As Treadle's own files would declare it."""
         fields = {name: value for name, value in msgspec.structs.asdict(self).items() if value}
         fields["type"] = "" if fields.get("type") == "local" else fields.get("type", "")
@@ -248,8 +248,7 @@ def options_of(
     extras: Extras,
     prompt: str | None = None,
 ) -> ChatOptions:
-    """The user's settings, in the mode that asks before changes, with the `tools` of all programs. `prompt`: the system
-    text."""
+    """The user's settings, in the mode that asks before changes, with all programs' `tools`. `prompt`: system text."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
     enabled_tools = (tool for tool in tools if _is_tool_enabled(config, tool.name, builtin=False))
@@ -263,8 +262,8 @@ def options_of(
         reasoning_effort=config.effort or base.reasoning_effort, agent=agent.name if agent is not None else "",
         agent_prompt=extras.agent_prompt, skills=extras.skills,
         own_servers=config.session_id if extras.servers else "",
-        tools=(*_enabled(config, tools, builtin), *_of_servers(config, extras.servers)), dynamic_tools=dynamic_tools,
-        labels=_labels(base, config),
+        tools=(*_select_builtin_tools(config, tools, builtin), *_of_servers(config, extras.servers)),
+        dynamic_tools=dynamic_tools, labels=_labels(base, config),
     )  # fmt: skip
 
 
@@ -275,9 +274,8 @@ def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*others, *filter(None, new_labels)]))
 
 
-def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
-    """The enabled built-in tools: `ask_user` only if the program handles questions, and none that a program
-    replaces."""
+def _select_builtin_tools(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
+    """The enabled built-in tools: `ask_user` only if the program handles questions; none that a program replaces."""
     replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
     replaced |= set() if config.request_user_input else {"ask_user"}
     return tuple(name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True))

@@ -92,7 +92,7 @@ SESSION: Mapping[str, str] = {
     "session.mcp.startServer": "toggle_server", "session.mcp.stopServer": "toggle_server",
     "session.mcp.restartServer": "toggle_server", "session.mcp.enable": "toggle_server",
     "session.mcp.disable": "toggle_server", "session.mode.get": "mode_get", "session.mode.set": "mode_set",
-    "session.name.get": "name_get", "session.name.set": "name_set", "session.queue.pendingItems": "queued",
+    "session.name.get": "name_get", "session.name.set": "name_set", "session.queue.pendingItems": "list_queue",
     "session.queue.clear": "drop_queued", "session.queue.removeMostRecent": "drop_queued",
     "session.options.update": "options_update",
 }  # fmt: skip

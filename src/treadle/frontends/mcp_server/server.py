@@ -53,15 +53,14 @@ class TaskTools:
         tools += (self.answer, self.stop_task, self.task_changes, self.undo_task)
         for tool in tools:
             hints = _LOOKS if tool.__name__ in ("follow_task", "list_tasks", "task_changes") else _CHANGES
-            mcp_server.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
+            mcp_server.add_tool(_explain_refusals(tool), name=tool.__name__, annotations=hints)
         return mcp_server
 
     async def start_task(self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = "") -> Reply:
         """Start a task. Returns its id at once; the work continues in the background.
 
         root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
-        autopilot; it decides which actions need no approval. model: as provider:name.
-        """
+        autopilot; it decides which actions need no approval. model: as provider:name."""
         options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
         if mode and mode not in MODES:
             raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
@@ -74,8 +73,7 @@ class TaskTools:
         """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
 
         The result has the status, the news as text, the open actions, the last answer, and `after` for the next call.
-        If the status is pending or running, follow the task again.
-        """
+        If the status is pending or running, follow the task again."""
         chat = await self._chat(task)
         events = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
         reached = events[-1].seq if events else after
@@ -178,17 +176,17 @@ async def _status_of(chat: Chat) -> Reply:
     return {"task": chat.id, "status": await chat.status()}
 
 
-def _explained(tool: Any) -> Any:
+def _explain_refusals(tool: Any) -> Any:
     """The same, with what Treadle refuses told as such."""
 
     @wraps(tool)
-    async def explained(*args: Any, **kwargs: Any) -> Any:
+    async def call_and_explain(*args: Any, **kwargs: Any) -> Any:
         try:
             return await tool(*args, **kwargs)
         except TreadleError as error:
             raise Refusal(str(error)) from error
 
-    return explained
+    return call_and_explain
 
 
 # -- events, actions and changes as another agent reads them: short, and nothing that is not shown to people -----------

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey
-from treadle.diff.changes import change_lines, merged
+from treadle.diff.changes import change_lines, merge_changes
 from treadle.frontends.presentation.notices import QUIET, as_call, cost, end, notice
 from treadle.frontends.presentation.overview import Overview, apply_event
 from treadle.frontends.presentation.styled import Colour
@@ -172,7 +172,7 @@ class Conversation:
                 self._add(AnswerBlock(text=text, seq=seq))
             case e.FilesChanged(files=files):
                 self._again |= {file.path for file in files if file.path in self._files}
-                self._files = merged(self._files, files)
+                self._files = merge_changes(self._files, files)
             case e.RunEnd(reason=reason, why=explanation):
                 self._end_run(e.SessionIdle(reason, explanation), envelope)
             case _:

@@ -78,7 +78,7 @@ class Admission(msgspec.Struct, frozen=True):
                 if rule.get("tool") == NETWORK_TOOL and rule.get("effect") == "allow":
                     self.reach(user, host_patterns.read(rule.get("pattern", "")))
         if "network" in checked:
-            checked["network"] = host_patterns.checked(checked["network"])
+            checked["network"] = host_patterns.check_choice(checked["network"])
             self.reach(user, checked["network"])
         return checked
 
@@ -111,8 +111,7 @@ class Admission(msgspec.Struct, frozen=True):
         raise InvalidInput(f"The root {root!r} lies in no folder that is open to you.")
 
     def use(self, user: str, options: ChatOptions) -> None:
-        """RootChanged or InvalidInput if the root of a chat is no longer open to the user. One that does not exist
-        passes here."""
+        """RootChanged or InvalidInput if a chat's root is no longer open to the user. A missing one passes."""
         location = locate(options.root) if options.root else None
         if location is None:
             return

@@ -167,7 +167,7 @@ class CompressedAnswer:
                 message = await self._begin(self._start, message)
                 self._start = None
             elif self._packer is not None:
-                message = self._packed(message)
+                message = self._pack_message(message)
         await self._send(message)
 
     async def _begin(self, start: Message, body: Message) -> Message:
@@ -184,13 +184,13 @@ class CompressedAnswer:
             self._flush = zlib.Z_SYNC_FLUSH if is_stream else zlib.Z_NO_FLUSH
             self._packer = zlib.compressobj(LEVEL, zlib.DEFLATED, STREAM_WINDOW, STREAM_MEMORY)
             await self._send(start)
-            return self._packed(body)
+            return self._pack_message(body)
         packed = await asyncio.to_thread(pack, data) if len(data) >= LONG else pack(data)
         headers["content-length"] = str(len(packed))
         await self._send(start)
         return {**body, "body": packed}
 
-    def _packed(self, message: Message) -> Message:
+    def _pack_message(self, message: Message) -> Message:
         assert self._packer is not None
         data, more = message.get("body", b""), message.get("more_body", False)
         packed = self._packer.compress(data)

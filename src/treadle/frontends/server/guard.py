@@ -31,8 +31,7 @@ Spend = Callable[[str], Awaitable[bool]]  # Uses a ticket up; False if it was us
 
 
 class Guard:
-    """`hosts`: names of the server, beside `localhost` and addresses. A page that was rebound has the name of its own
-    site."""
+    """`hosts`: names of the server, beside `localhost` and addresses. A rebound page has its own site's name."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics, spend: Spend, hosts: Iterable[str] = ()) -> None:
         self._app, self._spend, self._tokens, self._metrics = app, spend, tokens, metrics

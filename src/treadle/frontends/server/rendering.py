@@ -177,7 +177,7 @@ def _rewrite(state: "StateCore") -> None:
         if token.type != "inline" or token.children is None:
             continue
         _mark_task(state.tokens, at)
-        token.children = list(_linked(token.children))
+        token.children = list(_link_places(token.children))
 
 
 def _mark_task(tokens: "list[Token]", at: int) -> None:
@@ -195,7 +195,7 @@ def _mark_task(tokens: "list[Token]", at: int) -> None:
     inline.children.insert(0, Token("task", "", 0, meta={"done": mark[1] != " "}))
 
 
-def _linked(tokens: "list[Token]") -> "Iterator[Token]":
+def _link_places(tokens: "list[Token]") -> "Iterator[Token]":
     depth = 0
     for token in tokens:
         depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
@@ -279,7 +279,7 @@ def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
 
     for part in _parts(text.split("\n")):
         if isinstance(part, _Hunk):
-            lines = list(_numbered(part, path, coloured))
+            lines = list(_number_lines(part, path, coloured))
             rows.append(f'<tr class="hunk"><td colspan="{4 if split else 3}">{escape(part.header)}</td></tr>')
             rows += _render_side_by_side(lines) if split else map(_below, lines)
         else:
@@ -326,7 +326,7 @@ def _path(lines: list[str]) -> str:
     return next((line for line in lines if line.startswith("--- ")), "")[4:].partition("\t")[0].removeprefix("a/")
 
 
-def _numbered(hunk: _Hunk, path: str, coloured: Coloured) -> Iterator[Line]:
+def _number_lines(hunk: _Hunk, path: str, coloured: Coloured) -> Iterator[Line]:
     sides = {side: iter(coloured([line[1:] for line in hunk.lines if line[0] in side], path)) for side in ("- ", "+ ")}
     old, new = hunk.old, hunk.new
     for line in hunk.lines:

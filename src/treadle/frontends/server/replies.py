@@ -154,7 +154,7 @@ def _line(line: ChatSummary, chat_status: Status) -> a.ChatLine:
     return a.ChatLine(id=line.chat, status=chat_status, created=created, updated=updated, **fields)
 
 
-def accepted(state: ChatState, queue_id: str = "", restore: str = "") -> a.Accepted:
+def build_accepted(state: ChatState, queue_id: str = "", restore: str = "") -> a.Accepted:
     queued = queue_id if any(item.id == queue_id for item in state.queue) else ""
     return a.Accepted(chat=state.chat, status=status(state), head=state.head, queued=queued, restore=restore)
 
@@ -189,9 +189,9 @@ class Key(msgspec.Struct, frozen=True):
     def answer(self, make_reply: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
         """Return a function that makes the answer to remember from the state of the chat after the request."""
 
-        return lambda state: self.remembered(make_reply(state), now_ms)
+        return lambda state: self.build_remembered(make_reply(state), now_ms)
 
-    def remembered(self, reply: ApiReply, now_ms: int) -> Remembered:
+    def build_remembered(self, reply: ApiReply, now_ms: int) -> Remembered:
         return Remembered(self.owner, self.key, self.request, reply.status, reply.body, now_ms)
 
     def own_id(self, prefix: str, now_ms: int) -> str:
@@ -217,7 +217,7 @@ def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -
 async def remember(store: Store, key: Key | None, reply: ApiReply, now_ms: int) -> None:
     """Keep the answer to a request that appends to no log. AlreadyAnswered if it has one."""
     if key is not None:
-        await store.remember(key.remembered(reply, now_ms))
+        await store.remember(key.build_remembered(reply, now_ms))
 
 
 async def first_answer(store: Store, key: Key) -> ApiReply | None:

@@ -188,7 +188,7 @@ def build(service: Service) -> ASGIApp:
         table = {route.method: route for route in ROUTES if route.path == path}
         routes.append(HttpRoute(path, _endpoint(service, table), methods=list(table)))
     routes += [WebSocketRoute(path, _socket(service, path, resolve, query)) for path, resolve, query in streams.SOCKETS]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_routing_error})
     app.router.redirect_slashes = False
     return Guard(Compression(app), service.tokens, service.metrics, service.spend, service.hosts)
 
@@ -215,7 +215,7 @@ def _socket(
     return endpoint
 
 
-async def _unrouted(_request: Request, error: Exception) -> Response:
+async def _answer_routing_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         return problem(Problem("method_not_allowed", "This route has no such method.", error.headers))

@@ -158,7 +158,7 @@ class Service:
         if user == LOCAL:
             self.agent.remember_model(model)
 
-    async def owned(self, user: str, id: str) -> ChatId:
+    async def require_own_chat(self, user: str, id: str) -> ChatId:
         """Return the chat with this id. Another user's chat is reported like one that does not exist (S-13)."""
         chat = ChatId(id)
         if _ID.fullmatch(id):
@@ -170,7 +170,7 @@ class Service:
         raise Problem("not_found", f"There is no chat {id[:128]!r}.")
 
     async def state(self, user: str, id: str) -> ChatState:
-        return await self.agent.deps.log.load(await self.owned(user, id))
+        return await self.agent.deps.log.load(await self.require_own_chat(user, id))
 
     async def project(self, state: ChatState) -> Project:
         """The project of a chat, for use now. RootChanged or InvalidInput if it is open to the chat's owner no more."""

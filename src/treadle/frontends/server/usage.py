@@ -202,7 +202,7 @@ class Metrics:
         name = "treadle_http_request_duration_seconds"
         lines = [f"# HELP {name} How long requests took.", f"# TYPE {name} histogram"]
         for route, counts in sorted(self._durations.items()):
-            label = f'route="{_escaped(route)}"'
+            label = f'route="{_escape_label(route)}"'
             running = 0
             for most, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
                 running += count
@@ -215,11 +215,11 @@ class Metrics:
 def _series(name: str, kind: str, about: str, values: Mapping[Labels, float]) -> list[str]:
     lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
     for labels, value in sorted(values.items()):
-        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+        pairs = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels)
         braced = f"{{{pairs}}}" if pairs else ""
         lines.append(f"{name}{braced} {f'{value:g}' if isinstance(value, float) else value}")
     return lines
 
 
-def _escaped(value: str) -> str:
+def _escape_label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

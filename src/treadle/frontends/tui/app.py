@@ -165,7 +165,7 @@ class TreadleApp(App[AppExit]):
             return
         self.controller = self._make_controller(self)
         self.showing.draw_facts()
-        await self.guarded(self.controller.begin())
+        await self.await_guarded(self.controller.begin())
 
     @property
     def composer(self) -> Composer:
@@ -212,7 +212,7 @@ class TreadleApp(App[AppExit]):
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    async def guarded(self, work: Awaitable[object]) -> None:
+    async def await_guarded(self, work: Awaitable[object]) -> None:
         """Show a TreadleError of `work` as a notice; the app goes on."""
         try:
             await work
@@ -223,7 +223,7 @@ class TreadleApp(App[AppExit]):
         """Do `work` in a worker, with its errors as notices. A worker that ends before it began makes no coroutine."""
 
         async def do_guarded() -> None:
-            await self.guarded(work(*arguments))
+            await self.await_guarded(work(*arguments))
 
         self.run_worker(cast(Any, do_guarded), **settings)
 
@@ -270,7 +270,7 @@ class TreadleApp(App[AppExit]):
         if self.controller is None:
             self.composer.give_back(message.draft)
         else:
-            self.run_guarded(self.controller.submitted, message)
+            self.run_guarded(self.controller.submit_message, message)
 
     def on_composer_attaching(self, message: Composer.Attaching) -> None:
         if self.controller is not None:
@@ -300,7 +300,7 @@ class TreadleApp(App[AppExit]):
     async def _stop_run(self) -> None:
         if self.link is not None:
             self.say_status("stopping …", "yellow")
-            await self.guarded(self.link.chat.interrupt())
+            await self.await_guarded(self.link.chat.interrupt())
 
     def action_leave_if_empty(self) -> None:
         """Ctrl-D quits; a run on a server goes on."""
@@ -348,10 +348,10 @@ class TreadleApp(App[AppExit]):
             self.transcript.go_to_end()
 
     def action_editor(self) -> None:
-        from treadle.frontends.tui.desktop import edited
+        from treadle.frontends.tui.desktop import edit_text
 
         with self.suspend():
-            text = edited(self.composer.text)
+            text = edit_text(self.composer.text)
         self.refresh()
         if text is not None:
             self.composer.put(text.rstrip("\n"))

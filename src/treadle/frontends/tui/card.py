@@ -9,8 +9,7 @@ No typed or pasted text answers a card (U-10):
    one does, both are the beginning of a message. Enter makes it act at once.
 4. An answer that makes a standing rule needs Enter behind its key.
 
-The app gives the card its keys before any widget sees them (`TreadleApp.on_event`), so that keys keep their order.
-"""
+The app gives the card its keys before any widget sees them (`TreadleApp.on_event`), so that keys keep their order."""
 
 import time
 from collections.abc import Callable

@@ -94,7 +94,7 @@ def block(text: InertText, language: str, theme: str) -> Drawable:
     return Syntax(text, lexer_named(language), theme=theme, word_wrap=True)
 
 
-def highlighted(lines: list[str], path: str, theme: str) -> list[RichText]:
+def highlight_lines(lines: list[str], path: str, theme: str) -> list[RichText]:
     """The lines of a file, or some of them, in the colours of its language."""
     text = inert("\n".join(inert(line.replace("\t", "    ")) for line in lines))
     if len(text) > MOST_COLOURED:

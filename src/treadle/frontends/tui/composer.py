@@ -162,7 +162,7 @@ class Composer(TextArea):
     def _submit(self, *, steers: bool) -> None:
         if self.text.strip():
             draft = self.draft
-            text, images = self.expanded(draft.text)
+            text, images = self.expand_chips(draft.text)
             self.typed.add(text[:20_000] if self._chips else draft.text)
             self.clear_all()
             self.post_message(self.Submitted(text, images, draft, steers=steers))
@@ -209,7 +209,7 @@ class Composer(TextArea):
         self._chips[number] = Chip(chip_label, text, image)
         self.insert(f"{chip_label} ")
 
-    def expanded(self, displayed_text: str) -> tuple[str, list[str]]:
+    def expand_chips(self, displayed_text: str) -> tuple[str, list[str]]:
         """The text with its chips unfolded, and the pictures among them."""
         images: list[str] = []
 

@@ -136,4 +136,5 @@ class ChatLink(Protocol):
             rows.append(JobRow(job.view.job, job.view.command, f"{job.view.status}{pending}", job.view.began_ms, last))
         return rows
 
-    async def export(self) -> bytes: ...
+    async def export(self) -> bytes:
+        return await self.chat.export()

@@ -80,7 +80,7 @@ class Controller(CommandContext):
         self.app.card.take_keys_again()
         return True
 
-    async def submitted(self, message: Composer.Submitted) -> None:
+    async def submit_message(self, message: Composer.Submitted) -> None:
         purpose, text = self._purpose, message.text
         if purpose is not None:
             self._purpose = None

@@ -114,7 +114,7 @@ async def copy_to_desktop(text: str) -> None:
         return
 
 
-def edited(text: str) -> str | None:
+def edit_text(text: str) -> str | None:
     """Return the text after the person edited it; None if there is no editor, or it failed."""
     import shlex
     import subprocess

@@ -88,7 +88,7 @@ def _draw_message(block: b.UserBlock, look: Look) -> Drawable | None:
     lines = text.split("\n")
     if len(lines) > SHORT and not look.unfolded:
         lines = [*lines[:SHORT], f"… {count(len(lines) - SHORT, 'more line')} (Ctrl-O shows all)"]
-    message_text = _marked(look.marks.prompt, "bold cyan")
+    message_text = _draw_mark(look.marks.prompt, "bold cyan")
     message_text.append("\n  ".join(lines), "bold")
     if block.images:
         message_text.append(f"\n  [{count(block.images, 'image')}]", "dim")
@@ -115,7 +115,7 @@ def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
     for step in steps:
         mark, style = looks.get(step.status, (marks.todo, "dim"))
         text = Text(inert_line(step.text, 300), "dim" if step.status == "done" else "")
-        rows.append((_marked(f"  {mark}", style), text))
+        rows.append((_draw_mark(f"  {mark}", style), text))
     return grid(rows)
 
 
@@ -131,13 +131,13 @@ def _calls(block: b.Calls, look: Look) -> Drawable | None:
     for folds, calls in groupby(block.calls, lambda call: not look.unfolded and _folds(call)):
         group = list(calls)
         if folds and len(group) > 1:
-            drawables.append(_folded(group, look))
+            drawables.append(_draw_folded_calls(group, look))
         else:
             drawables += [part for call in group for part in _call(call, look)]
     return Group(*drawables) if drawables else None
 
 
-def _marked(mark: str, style: str) -> Text:
+def _draw_mark(mark: str, style: str) -> Text:
     """A sign in its colour, and room for what stands behind it in no colour."""
     return Text.assemble((f"{mark} ", style))
 
@@ -162,12 +162,12 @@ def _folds(call: b.ShownCall) -> bool:
     return is_success and call.effect == "read" and call.name != "run_command"
 
 
-def _folded(calls: list[b.ShownCall], look: Look) -> Drawable:
+def _draw_folded_calls(calls: list[b.ShownCall], look: Look) -> Drawable:
     summary = ", ".join(
         f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
         for (verb, noun), number in Counter(_DONE.get(call.name, (call.name, "")) for call in calls).items()
     )
-    text = _marked(look.marks.call, "green")
+    text = _draw_mark(look.marks.call, "green")
     text.append(summary, "bold")
     names = ", ".join(dict.fromkeys(inert_line(call.summary, 60) for call in calls if call.summary))
     text.append(f" {inert_line(names, max(10, look.width - len(text) - 2))}", "dim")
@@ -178,7 +178,7 @@ def _call(call: b.ShownCall, look: Look) -> list[Drawable]:
     if call.completion is None:
         return _under_way(call, look)
     if call.completion.diff_stat is not None and not call.completion.effect and "@@" in call.completion.result:
-        return _edited(call, look)
+        return _draw_edit(call, look)
     lines: list[Drawable] = []
     for line in call_lines(call.name or "call", call.summary, call.completion, look.width):
         spans = ((look.marks.plain(span.text), " ".join(span.colours)) for span in line)
@@ -191,7 +191,7 @@ def _call(call: b.ShownCall, look: Look) -> list[Drawable]:
 
 def _under_way(call: b.ShownCall, look: Look) -> list[Drawable]:
     mark, style = (look.marks.asks, "bold yellow") if call.waits else (look.marks.running, "yellow")
-    head = _marked(mark, style)
+    head = _draw_mark(mark, style)
     head.append(inert_line(call.name, 64), "bold")
     seconds = (look.now_ms - call.began_ms) / 1000 if call.began_ms else 0.0
     tail = " waits for you" if call.waits else f" {seconds:.0f} s" if seconds >= 1 else ""
@@ -208,7 +208,7 @@ def _bars(lines: list[str], look: Look) -> Drawable:
     return Text("\n".join(bar_lines), "dim", no_wrap=True, overflow="ellipsis")
 
 
-def _edited(call: b.ShownCall, look: Look) -> list[Drawable]:
+def _draw_edit(call: b.ShownCall, look: Look) -> list[Drawable]:
     assert call.completion is not None
     assert call.completion.diff_stat is not None
     stat = call.completion.diff_stat
@@ -229,10 +229,10 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
     """A unified diff with line numbers and marks: added lines in the colours of their language, removed ones in red."""
-    from treadle.frontends.tui.code import highlighted
+    from treadle.frontends.tui.code import highlight_lines
 
     rows: list[Text] = []
-    coloured = highlighted([line[1:] for line in lines], path, look.code_theme)
+    coloured = highlight_lines([line[1:] for line in lines], path, look.code_theme)
     old = new = 0
     for line, text in zip(lines, coloured, strict=True):
         if match := _HUNK.match(line):

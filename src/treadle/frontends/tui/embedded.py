@@ -31,7 +31,7 @@ from treadle.library.files import RunSpan
 from treadle.library.message_expansion import commands, expand_message, resources
 from treadle.library.model_choice import ModelChoice, check_key, find_server, list_models
 from treadle.library.searching import search
-from treadle.library.transfer import export_chat, fork
+from treadle.library.transfer import fork
 from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -129,9 +129,6 @@ class EmbeddedChat(ChatLink):
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
         undone = await self.chat.files.back_to(message, conversation=conversation, files=files)
         return Outcome(0) if undone is None else _outcome(undone)
-
-    async def export(self) -> bytes:
-        return b"".join([line async for line in export_chat(self._agent.deps.store, self.chat.id)])
 
 
 class Embedded:

@@ -115,8 +115,8 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
     if ":" in typed and not typed.endswith(":") and all(row.model != typed for row in rows):
         yield Entry(f"  use {inert_line(typed, 80)} (as typed)", ModelDialogChoice("model", typed))
     groups = [
-        ("models that you can use now", [row for row in _ordered(rows) if not row.unusable_reason]),
-        ("models that need a key first", [row for row in _ordered(rows) if row.unusable_reason] if words else []),
+        ("models that you can use now", [row for row in _sort_rows(rows) if not row.unusable_reason]),
+        ("models that need a key first", [row for row in _sort_rows(rows) if row.unusable_reason] if words else []),
     ]
     takes_keys = context.connection.takes_keys
     for heading, group in groups:
@@ -147,7 +147,7 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
         yield Entry(Text(f"  a model of another name: type provider:name, such as openai:{typed}", "dim"), None)
 
 
-def _ordered(rows: Sequence[ModelRow]) -> list[ModelRow]:
+def _sort_rows(rows: Sequence[ModelRow]) -> list[ModelRow]:
     """Models on this machine first, then the best of each provider."""
     preferred = {f"{provider}:{name}" for provider, name in PREFERRED.items()}
     return sorted(rows, key=lambda row: (not row.place, row.model not in preferred))

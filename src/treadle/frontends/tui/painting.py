@@ -8,8 +8,7 @@ the way from one to the other is written:
 2. Of every row that still differs, the cells that differ are written.
 
 A row with characters whose width terminals disagree about is written whole. The content of the terminal is unknown
-after a resize and after another program had it: then `forget` makes the next update a full one.
-"""
+after a resize and after another program had it: then `forget` makes the next update a full one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -78,9 +78,6 @@ class RemoteChat(ChatLink):
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
         return _outcome(await self.chat.files.back_to(message, conversation=conversation, files=files))
 
-    async def export(self) -> bytes:
-        return await self.chat.export()
-
 
 class Remote:
     stays = True

@@ -53,8 +53,8 @@ class Picker(ModalScreen[T | None]):
     Picker #keys { height: auto; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
-        Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("escape", "dismiss", show=False),
+        Binding("ctrl+c", "dismiss", show=False, priority=True),
     ]
 
     def __init__(
@@ -126,8 +126,7 @@ class Picker(ModalScreen[T | None]):
         return self._entries[at].value if at is not None and at < len(self._entries) else None
 
     def _start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "default") -> None:
-        """Do `work` in a worker; a later one of the same group ends it. One that ends before it began makes no
-        coroutine."""
+        """Do `work` in a worker; a later one of the same group ends it. Ended before it began it makes no coroutine."""
         self.run_worker(cast(Any, partial(work, *arguments)), exclusive=group != "default", group=group)
 
     def on_input_changed(self) -> None:
@@ -183,9 +182,6 @@ class Picker(ModalScreen[T | None]):
             self.app.notify(message)
         await self.load()
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 class Reading(ModalScreen[str]):
     """A text to read. Its result is the key by which it was left, if that is one of `keys`."""
@@ -196,7 +192,7 @@ class Reading(ModalScreen[str]):
         padding: 0 1; background: $surface; }
     Reading VerticalScroll { height: auto; max-height: 1fr; scrollbar-size-vertical: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,ctrl+c", "leave('')", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,ctrl+c", "dismiss('')", show=False, priority=True)]
 
     def __init__(self, title: str, text: Drawable, keys: Mapping[str, str] | None = None) -> None:
         super().__init__()
@@ -215,10 +211,7 @@ class Reading(ModalScreen[str]):
     def on_key(self, event: Key) -> None:
         if event.key in self._keys:
             event.stop()
-            self.action_leave(event.key)
-
-    def action_leave(self, key: str) -> None:
-        self.dismiss(key)
+            self.dismiss(event.key)
 
 
 class Confirm(ModalScreen[bool]):
@@ -228,9 +221,9 @@ class Confirm(ModalScreen[bool]):
         background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", show=False),
-        Binding("n,escape", "answer(False)", show=False),
-        Binding("ctrl+c", "answer(False)", show=False, priority=True),
+        Binding("y", "dismiss(True)", show=False),
+        Binding("n,escape", "dismiss(False)", show=False),
+        Binding("ctrl+c", "dismiss(False)", show=False, priority=True),
     ]
 
     def __init__(self, text: str, yes: str = "yes", no: str = "no") -> None:
@@ -245,9 +238,6 @@ class Confirm(ModalScreen[bool]):
             yield Static(Text(self._text))
             yield Static(keys)
 
-    def action_answer(self, is_confirmed: bool) -> None:
-        self.dismiss(is_confirmed)
-
 
 class TextPrompt(ModalScreen[str | None]):
     DEFAULT_CSS = """
@@ -257,8 +247,8 @@ class TextPrompt(ModalScreen[str | None]):
     TextPrompt Input { border: none; height: 1; padding: 0; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
-        Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("escape", "dismiss", show=False),
+        Binding("ctrl+c", "dismiss", show=False, priority=True),
     ]
 
     def __init__(self, question: str, *, secret: bool = False) -> None:
@@ -274,6 +264,3 @@ class TextPrompt(ModalScreen[str | None]):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         self.dismiss(message.value.strip())
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

@@ -195,7 +195,7 @@ class Transcript(ScrollView, can_focus=True):
         strips = self._draw_strips(at)
         inside = line - self._starts[at]
         if len(strips) != self._heights[at]:
-            self._measured(at, len(strips))
+            self._correct_height(at, len(strips))
         strip = strips[inside] if inside < len(strips) else Strip.blank(width)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(line)) is not None:
@@ -218,7 +218,7 @@ class Transcript(ScrollView, can_focus=True):
             parts[1] = Strip([Segment(each.text, (each.style or Style()) + style) for each in parts[1]])
         return Strip.join(parts)
 
-    def _measured(self, at: int, height: int) -> None:
+    def _correct_height(self, at: int, height: int) -> None:
         """Correct the guessed height of a block without moving the lines in view."""
         grown = height - self._heights[at]
         self._heights[at] = height

@@ -50,8 +50,7 @@ _GIT_S = 300.0
 
 
 async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World:
-    """The world of an attempt, by its name: made at first, and found again after a crash, even if the task has
-    changed."""
+    """The world of an attempt, by its name: made once, and found again after a crash, even if the task has changed."""
     id = _id(folder, name)
     try:
         return await agent.worlds.get(id)
@@ -84,7 +83,7 @@ async def open_check_world(agent: Agent, task: Task, world: World) -> AsyncItera
 
 
 def _lay_check(agent: Agent, task: Task, world: World) -> None:
-    with agent.worlds.reached(world.id) as top:
+    with agent.worlds.open_folder(world.id) as top:
         lay_over(task.check_files, Path(top))
         if task.check_patch:
             replace_file(f"{top}/{PATCH}", task.check_patch.encode(), mode=0o644)
@@ -95,8 +94,7 @@ def _id(folder: Path, name: str) -> str:
 
 
 def prepare_start(task: Task, folder: Path) -> Path:
-    """The tree that attempts begin with, made once and named at its end; away from the check, which commands could
-    read."""
+    """The tree that attempts begin with, made once, named at its end; away from the check: commands could read it."""
     if isinstance(task.start, GitState):
         mark = task.start.commit
     else:  # changes whenever the start of the task does
@@ -323,8 +321,7 @@ def find_open_attempts(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[
 async def evaluate(
     agent: Agent, tasks: Sequence[Task], plan: Plan, folder: Path, on_result: OnResult = lambda _: None
 ) -> list[Result]:
-    """Carry out what is not done yet; the results of all attempts. `on_result` hears of new ones. `folder` is
-    absolute."""
+    """Carry out what is not done; the results of all attempts. `on_result` gets new ones. `folder` is absolute."""
     free = asyncio.Semaphore(max(1, plan.jobs))
 
     async def work(attempt: Attempt, failed: str) -> None:

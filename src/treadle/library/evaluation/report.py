@@ -37,7 +37,7 @@ class Rate(msgspec.Struct, frozen=True):
         return f"{self.hits}/{self.of} = {self.value:.0%} ({low:.0%}\N{EN DASH}{high:.0%})"
 
 
-def solved(rows: Sequence[Result]) -> Rate:
+def compute_solve_rate(rows: Sequence[Result]) -> Rate:
     return Rate(sum(row.solved for row in rows), len(rows))
 
 
@@ -58,7 +58,7 @@ def _rows(results: Sequence[Result], model: str | None = None, task: str | None 
 
 
 _COLUMNS: dict[str, Callable[[Sequence[Result]], str]] = {
-    "solved": lambda rows: str(solved(rows)), "turns": lambda rows: f"{_middle_of(rows, 'turns'):g}",
+    "solved": lambda rows: str(compute_solve_rate(rows)), "turns": lambda rows: f"{_middle_of(rows, 'turns'):g}",
     "tokens": lambda rows: f"{_middle_of(rows, 'tokens'):,.0f}",
     "cost": lambda rows: f"${sum(row.usd for row in rows):.4f}",
     "wall": lambda rows: f"{_middle_of(rows, 'wall_s'):.1f} s",
@@ -73,7 +73,7 @@ def text_report(results: Sequence[Result]) -> str:
     """Each model in a line, then each task with every model."""
 
     def cell(rows: Sequence[Result]) -> str:
-        rate, turns, wall = solved(rows), _middle_of(rows, "turns"), _middle_of(rows, "wall_s")
+        rate, turns, wall = compute_solve_rate(rows), _middle_of(rows, "turns"), _middle_of(rows, "wall_s")
         return f"{rate.hits}/{rate.of}  {turns:g} turns, {wall:.1f} s" if rows else "-"
 
     models = models_of(results)
@@ -124,7 +124,7 @@ def svg_plot(results: Sequence[Result], title: str) -> str:
 
 
 def _bar(label: str, rows: Sequence[Result], top: int) -> list[str]:
-    rate = solved(rows)
+    rate = compute_solve_rate(rows)
     low, high = (_LEFT + share * _WIDTH for share in rate.bounds)
     middle = top + _ROW / 2
     return [
@@ -137,7 +137,7 @@ def _bar(label: str, rows: Sequence[Result], top: int) -> list[str]:
 
 
 def _cell(rows: Sequence[Result], task: str, left_edge: int, top: int) -> str:
-    rate = solved(_rows(rows, task=task))
+    rate = compute_solve_rate(_rows(rows, task=task))
     return (
         f'<rect x="{left_edge}" y="{top + 2}" width="52" height="{_CELL - 4}" fill="{_BAR}" stroke="{_SOFT}" '
         f'fill-opacity="{rate.value:.2f}"><title>{escape(inert_line(task))}: {rate.hits} of {rate.of}</title></rect>'
@@ -167,12 +167,12 @@ def compare(old_results: Sequence[Result], new_results: Sequence[Result]) -> str
 def _compare(name: str, old_results: list[Result], new_results: list[Result]) -> str:
     common = {result.task for result in old_results} & {result.task for result in new_results}
     old, new = ([result for result in rows if result.task in common] for rows in (old_results, new_results))
-    first, second = solved(old), solved(new)
+    first, second = compute_solve_rate(old), compute_solve_rate(new)
     rows = [["", "before", "after"], ["solved", str(first), str(second)]]
     rows += [[label, *(f"{_middle_of(each, field):g}" for each in (old, new))] for label, field in _MEDIANS.items()]
     for label, field in _SUMS.items():
         rows.append([label, *(f"{sum(getattr(r, field) for r in each):g}" for each in (old, new))])
-    changes = {task: [solved(_rows(each, task=task)) for each in (old, new)] for task in sorted(common)}
+    changes = {task: [compute_solve_rate(_rows(each, task=task)) for each in (old, new)] for task in sorted(common)}
     better = [f"  {task}: {a.hits}/{a.of} → {b.hits}/{b.of}" for task, (a, b) in changes.items() if b.value > a.value]
     worse = [f"  {task}: {a.hits}/{a.of} → {b.hits}/{b.of}" for task, (a, b) in changes.items() if b.value < a.value]
     verdict = "Neither solved more."

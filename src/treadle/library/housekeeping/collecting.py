@@ -4,8 +4,7 @@ The worth of an image is the time of the last change of a chat that refers to it
 work. Images whose worth is below a cutoff ("line") are removed. The cutoff lies `Retention.days` in the past, or later
 if more bytes are stored than the cap allows. Images used within the last day always stay, because a process may be
 about to refer to them. Worlds of sub-agents and of race attempts are removed some time after the calls that created
-them have ended (W-11); worlds that people opened are removed only by people.
-"""
+them have ended (W-11); worlds that people opened are removed only by people."""
 
 import asyncio
 import os
@@ -94,8 +93,7 @@ class Marks:
 
 
 def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
-    """Drop the worlds whose chats rest since before `line`, and the rest of unfinished ones; how many. Used ones
-    stay."""
+    """Drop the worlds whose chats rest since before `line`, and rests of unfinished ones; how many. Used ones stay."""
     if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
         return 0
     from treadle.library.worlds.home import WorldGround
@@ -251,7 +249,7 @@ class _Keeper:
         for image in () if resumes else self._images.all():
             self._check_going()
             images.append(image)
-        line = max(self._line, self._stamp.goal) if resumes else self._raised(images)
+        line = max(self._line, self._stamp.goal) if resumes else self._raise_line(images)
         if not dry and self._folder.is_dir():
             self._write_stamp(line, self._stamp.shard if resumes else "0")  # before anything is missing
         trees = [tree for tree in self._upkeep.trees() if tree.last_used_s <= self._tree_line(line)]
@@ -265,7 +263,7 @@ class _Keeper:
         if not dry:
             # Trees first: a process without a stored tree reads all files again, and needs no image removed now.
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
-            self._upkeep.tidy(stage=not any(self._journals.unfinished()))
+            self._upkeep.tidy(stage=not any(self._journals.list_unfinished()))
             decisions = self._journals.sweep(max(limits.DAY_S, self._retention.days * limits.DAY_S))
             from treadle.adapters.sandbox.choose import FOLDER
             from treadle.adapters.sandbox.probe import sweep_trials
@@ -311,7 +309,7 @@ class _Keeper:
         return False
 
     def _look_at_files(self) -> None:
-        for journal in self._journals.unfinished():
+        for journal in self._journals.list_unfinished():
             self._refer((reference.digest for file in journal.files for reference in references(file)), limits.EVER)
         for _, capture in self._upkeep.captures():
             self._check_going()
@@ -338,8 +336,7 @@ class _Keeper:
         limits.write_stamp(self._home, limits.Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """The last change of its chat or of itself; infinite while it may be compared: at work, or less than a day
-        old."""
+        """The last change of its chat or of itself; infinite while it may be compared: at work, or not a day old."""
         chat, made_s = _chat(capture), capture.made_ms / 1000
         if chat in self._open or capture.name in self._running or made_s > self._now - limits.DAY_S:
             return limits.EVER
@@ -349,7 +346,7 @@ class _Keeper:
     def _tree_line(self, line: float) -> float:
         return max(line, self._now - TREE_DAYS * limits.DAY_S)
 
-    def _raised(self, images: list[StoredContent]) -> float:
+    def _raise_line(self, images: list[StoredContent]) -> float:
         """The line, as far up as it takes to stay below the cap."""
         line, fresh = self._line, self._now - limits.DAY_S
         sizes = [(self._worth.get(image.digest, 0.0), image.last_used_s > fresh, image.size) for image in images]

@@ -33,8 +33,7 @@ _FILES = {
 
 
 class CommandTrial(msgspec.Struct, frozen=True):
-    """`reached`: True if the command did it, by the project and the results. `next_command` runs after it in the same
-    shell."""
+    """`reached`: True if the command did it, by project and results. `next_command` runs next in the same shell."""
 
     name: str
     text: str
@@ -118,7 +117,7 @@ async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
         texts = ["\n".join(islice(results, len(each))) for each in calls]
         if any("does not hold here" in each for each in texts):
             raise SandboxError(texts[0])
-        return tuple(_judged(trial, project, text) for trial, text in zip(TRIALS, texts, strict=True))
+        return tuple(_judge_trial(trial, project, text) for trial, text in zip(TRIALS, texts, strict=True))
 
 
 def _make_project(folder: Path) -> Path:
@@ -139,7 +138,7 @@ async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
     return [result.text for entry in history if isinstance(entry, ResultsEntry) for result in entry.results]
 
 
-def _judged(trial: CommandTrial, project: Path, output: str) -> EscapeResult:
+def _judge_trial(trial: CommandTrial, project: Path, output: str) -> EscapeResult:
     if trial.reached(project, output):
         return EscapeResult(trial.name, "allowed")
     outcome: Verdict = "undone" if "[undone: " in output else "refused"

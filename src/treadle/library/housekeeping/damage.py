@@ -72,7 +72,7 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
         yield Problem("snapshot", f"{len(old)} half-written files of processes that died", repaired=repair)
     if (home / "worlds").is_dir():
         yield from _worlds(home, repair)
-    yield from _unfinished(home, at_work, repair)
+    yield from _check_journals(home, at_work, repair)
 
 
 def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
@@ -93,8 +93,8 @@ def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
         yield Problem("world", text, repaired=repaired)
 
 
-def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
-    for journal in Journals(folder_of(home) / "journals").unfinished():
+def _check_journals(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
+    for journal in Journals(folder_of(home) / "journals").list_unfinished():
         if _chat(journal.name) in at_work:
             continue
         text = f"changes of {len(journal.files):,} files in {journal.root} were begun and not completed"

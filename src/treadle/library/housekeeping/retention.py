@@ -66,8 +66,7 @@ def stamp_of(home: Path) -> Path:
 
 
 def is_due(home: Path, every_s: float = DAY_S) -> bool:
-    """True if `every_s` seconds have passed since the last pass, or it did not finish. The first call only sets the
-    time."""
+    """True if `every_s` seconds have passed since the last pass, or it did not finish. The first call sets the time."""
     stamp = stamp_of(home)
     try:
         return time.time() - stamp.stat().st_mtime > every_s or not read_stamp(home).done

@@ -119,7 +119,7 @@ class McpHub:
             self._start(link, _place(options))
         return project
 
-    def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
+    def list_tools(self, options: ChatOptions) -> tuple[Tool, ...]:
         project = self._projects.get(_place(options))
         if project is None or project.offered_tools is None:
             return ()
@@ -134,7 +134,7 @@ class McpHub:
         return project.offered_tools
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
-        listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
+        listed = next((tool for tool in self.list_tools(options) if tool.spec.name == name), None)
         return self.available(options).get(name) or listed
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
@@ -147,7 +147,7 @@ class McpHub:
         if not is_declared or name in self.available(options):
             return ""
         try:
-            connection, _ = await self.connected(server, *place)
+            connection, _ = await self.connect_server(server, *place)
             await connection.ready()
         except ToolError as error:
             return str(error)
@@ -203,7 +203,7 @@ class McpHub:
         ]
 
     # -- servers ------------------------------------------------------------------------------------------------------
-    async def connected(
+    async def connect_server(
         self, name: str, root: str, own_servers: str = "", world: str = ""
     ) -> "tuple[McpConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
@@ -217,7 +217,7 @@ class McpHub:
 
     async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[McpConnection, Calls]":
         """The connection for a call. ToolError if the tool has changed: the call was judged by the old one."""
-        connection, calls = await self.connected(name, *place)
+        connection, calls = await self.connect_server(name, *place)
         await connection.ready()
         listing = (await self.link(name, *place)).known
         if listing is not None and tool not in listing.tools:
@@ -243,7 +243,7 @@ class McpHub:
     async def _project(self, place: Place) -> Project:
         """Return the project as its files declare it now: servers no longer trusted are ended, new ones are added."""
         declarations, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own_servers)
-        shared = await self._shared(place, declarations)
+        shared = await self._find_shared_links(place, declarations)
         project = self._projects.setdefault(place, Project({}))
         project.warnings = tuple(warnings)
         enabled = {declared.name: declared for declared in declarations if not declared.server.disabled}
@@ -265,7 +265,7 @@ class McpHub:
                 await _close(link)
         return project
 
-    async def _shared(self, place: Place, declarations: Sequence[Declared]) -> dict[str, Link]:
+    async def _find_shared_links(self, place: Place, declarations: Sequence[Declared]) -> dict[str, Link]:
         """Chats with servers of their own share those of their project; those of a world share what is elsewhere."""
         if place.world:
             outside = (await self._project(place._replace(world=""))).links
@@ -276,7 +276,7 @@ class McpHub:
 
     def release_chat(self, chat: ChatId) -> None:
         """Release the servers of an idle chat. Those of its world end unless other chats need them."""
-        parked = self._calls is not None and self._calls.parked(chat)
+        parked = self._calls is not None and self._calls.has_parked_calls(chat)
         for place, project in self._projects.items() if not parked else ():
             if chat in project.chats:
                 project.chats.discard(chat)
@@ -311,13 +311,13 @@ class McpHub:
             text = f"MCP servers need a package that is missing ({error.name}): install treadle[mcp]"
             raise ToolError(text) from error
 
-        def listed(listing: Listing) -> None:
+        def store_listing(listing: Listing) -> None:
             if listing != link.known:
                 link.known = listing
                 with suppress(ConfigError):  # a home that cannot be written: it is asked for again next time
                     self._listings.change(lambda book: remember(book, link.declared.mark, listing))
 
-        return self._connect(link.declared, place, listed)
+        return self._connect(link.declared, place, store_listing)
 
     async def _await_unknown(self, project: Project) -> None:
         async def wait_until_started(link: Link) -> None:

@@ -100,7 +100,7 @@ class Offerings:
         self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
     ) -> list[Prompt]:
         async with self._use_place(Place(root, own_servers, world)) as place:
-            return [prompt for link in await self._reached(place, server) for prompt in _prompts(link)]
+            return [prompt for link in await self._connect_servers(place, server) for prompt in _prompts(link)]
 
     async def prompt(
         self,
@@ -134,7 +134,7 @@ class Offerings:
     ) -> list[Resource]:
         resources: list[Resource] = []
         async with self._use_place(Place(root, own_servers, world)) as place:
-            for link in await self._reached(place, server):
+            for link in await self._connect_servers(place, server):
                 if link.known is not None and link.known.resources:
                     name = link.declared.name
                     resources += await self._use(name, place, partial(_resources, name))
@@ -202,11 +202,11 @@ class Offerings:
         finally:
             self._hub.release_chat(user)
 
-    async def _reached(self, place: Place, server: str = "") -> list[Link]:
+    async def _connect_servers(self, place: Place, server: str = "") -> list[Link]:
         links = [link for link in await self._hub.servers(*place) if server in ("", link.declared.name)]
 
         async def settle(link: Link) -> None:
-            connection, _ = await self._hub.connected(link.declared.name, *place)
+            connection, _ = await self._hub.connect_server(link.declared.name, *place)
             await connection.wait_until_started()
 
         await asyncio.gather(*map(settle, links))
@@ -217,7 +217,7 @@ class Offerings:
             raise NotFound(f"there is no MCP server {inert_line(server, 60)!r} for this project")
         from treadle.adapters.mcp.connection import ServerLost
 
-        connection, _ = await self._hub.connected(server, *place)
+        connection, _ = await self._hub.connect_server(server, *place)
         patience_s = (await self._hub.link(server, *place)).declared.server.timeout_s
         try:
             async with asyncio.timeout(patience_s):

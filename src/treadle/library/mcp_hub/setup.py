@@ -110,7 +110,7 @@ class McpServers(Offerings):
         for name, server in servers.items():
             self.add(name, server)
         self.keeping = ResultHandling(context.blobs, context.redact)
-        self.hub = McpHub(self.declared, self._connect, self.keeping, HomeFile(home / LISTINGS_NAME, ListingsFile))
+        self.hub = McpHub(self.list_declared, self._connect, self.keeping, HomeFile(home / LISTINGS_NAME, ListingsFile))
         super().__init__(self.hub)
 
     def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
@@ -136,7 +136,7 @@ class McpServers(Offerings):
         self._alone.discard(own_servers)
         await self.hub.leave(own_servers)
 
-    def declared(self, root: str, own_servers: str = "") -> tuple[list[Declared], list[str]]:
+    def list_declared(self, root: str, own_servers: str = "") -> tuple[list[Declared], list[str]]:
         """The servers for this root: the program's before the user's before the project's, if trusted (S-09)."""
         warnings: list[str] = []
         by_name: dict[str, Declared] = {}
@@ -260,11 +260,11 @@ class McpServers(Offerings):
     def _wrap_command(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:
         world = self._context.workspace_of(place.root, "", place.world).world if place.world else None
         if declared.confined:
-            return self._confined(argv, declared.server, place.root or cwd, cwd, world)
+            return self._confine(argv, declared.server, place.root or cwd, cwd, world)
         assert self._context.sandbox_of is not None
         return self._context.sandbox_of("none").wrap(argv, Confinement(place.root, world=world), cwd)
 
-    def _confined(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
+    def _confine(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
         if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
             raise SandboxError(
                 "it runs only in a sandbox, and none works here; declare it yourself with `sandbox: false` if "

@@ -3,8 +3,7 @@
 The engine is the real one. Its surroundings answer from the record: a model that says what was said, tools to which
 happens what happened, a policy that decides as it decided, a clock that shows recorded times, and a store that lets in
 what came from outside where it came in, and holds everything the engine writes against the record. Nothing is asked,
-run or changed outside of memory.
-"""
+run or changed outside of memory."""
 
 import asyncio
 from typing import Any

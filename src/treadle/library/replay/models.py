@@ -96,7 +96,7 @@ class DecidedTime(WrittenTime):
         """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
         due = await self._log.stage.turn()
         if isinstance(due.data, e.TurnEnd) and due.data.finish_reason == "interrupted":
-            await self._log.stage.stopped()
+            await self._log.stage.admit_interrupt()
 
 
 def _is_timely(event: e.Event) -> bool:
@@ -122,8 +122,7 @@ def filler(log: WatchedLog) -> str:
 
 
 def info(log: WatchedLog, ref: str) -> ModelInfo:
-    """The model as the log tells it: name and price where a turn is reserved, its room where a compaction begins or
-    ends."""
+    """The model as the log tells it: name and price where a turn is reserved, its room around a compaction."""
     state = log.state
     next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
     price = 0.0
@@ -222,7 +221,7 @@ class RecordedModel:
         if answer.deltas:
             yield answer.deltas
         if answer.stopped:
-            await stage.stopped()
+            await stage.admit_interrupt()
         if answer.error is not None:
             raise answer.error
 
@@ -239,7 +238,7 @@ def _turn(following: Sequence[e.Event]) -> RecordedAnswer | None:
             notice = (d.NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case e.TurnRetry():
-            return RecordedAnswer(_counted(first.usage), _failure(first, later_events))
+            return RecordedAnswer(_make_usage_deltas(first.usage), _failure(first, later_events))
         case e.AssistantMessage():
             # A completion by the tool comes behind its result; one by the marker right behind the message.
             marked = bool(later_events) and isinstance(later_events[0], e.TaskComplete)
@@ -248,7 +247,7 @@ def _turn(following: Sequence[e.Event]) -> RecordedAnswer | None:
                 return RecordedAnswer(deltas, stopped=True)
             return RecordedAnswer((*deltas, d.FinishDelta(first.finish_reason)))
         case e.TurnEnd(usage=usage, finish_reason="interrupted"):
-            return RecordedAnswer(_counted(usage), stopped=True)
+            return RecordedAnswer(_make_usage_deltas(usage), stopped=True)
         case e.SessionError(error_class=kind, message=message):
             return RecordedAnswer(error=_error(kind, message))
         case _:
@@ -267,7 +266,7 @@ def _deltas(message: e.AssistantMessage, marked: bool) -> list[d.Delta]:
     return deltas
 
 
-def _counted(usage: Usage) -> tuple[d.Delta, ...]:
+def _make_usage_deltas(usage: Usage) -> tuple[d.Delta, ...]:
     """Return the usage that was counted before the end; no usage is reported for a call that cost nothing."""
     return (d.UsageDelta(usage),) if usage != Usage() else ()
 
@@ -293,9 +292,9 @@ def _side_call(following: Sequence[e.Event]) -> RecordedAnswer | None:
     first, *later_events = following
     match first:
         case e.ModelCall(usage=usage, error="interrupted"):
-            return RecordedAnswer(_counted(usage), stopped=True)
+            return RecordedAnswer(_make_usage_deltas(usage), stopped=True)
         case e.ModelCall(usage=usage, error=error) if error:
-            return RecordedAnswer(_counted(usage), ModelError("bad_request", error))
+            return RecordedAnswer(_make_usage_deltas(usage), ModelError("bad_request", error))
         case e.ModelCall(usage=usage, text=text):
             if later_events and isinstance(later_events[0], e.CompactionComplete):
                 text = later_events[0].summary

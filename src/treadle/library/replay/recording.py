@@ -57,8 +57,7 @@ class CallRecord(msgspec.Struct):
 
     @property
     def refused(self) -> bool:
-        """True if intent and result were written together, so that nothing ran. A call that failed at once looks the
-        same."""
+        """True if intent and result were written together, so that nothing ran. A call that failed at once looks so."""
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
@@ -211,8 +210,7 @@ def _as_result(completion: e.CheckCompleted) -> e.ExecutionComplete:
 
 
 def _count_copied_events(ordered: Sequence[e.Envelope]) -> int:
-    """How many events are a copy of another chat's, or 0: only there an append may be torn. By the seqs of the log
-    itself."""
+    """How many events are a copy of another chat's, or 0: only there an append may be torn. By the log's own seqs."""
     first = ordered[0].data if ordered else None
     origin = first.forked_from if isinstance(first, e.SessionCreated) else ""
     seq = origin.rpartition("@")[2]
@@ -257,7 +255,7 @@ class ReplayStore(MemoryStore):
     async def append(self, commit: Commit) -> None:
         records = commit.records
         if commit.lease is not None and records[0].seq == self.now + 1:
-            records = await self._compared([wire.decode(commit.chat, record) for record in records])
+            records = await self._compare_envelopes([wire.decode(commit.chat, record) for record in records])
         await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
         self.now += len(records)
         if self.now == self.recording.cut and self.due() is None:
@@ -271,7 +269,7 @@ class ReplayStore(MemoryStore):
             await super().append(Commit(self.chat, arrived, ChatSummary(self.chat), durable=False))
             self.now += len(arrived)
 
-    async def _compared(self, envelopes: Sequence[Envelope]) -> list[Record]:
+    async def _compare_envelopes(self, envelopes: Sequence[Envelope]) -> list[Record]:
         """The records that may be written: fewer than all where the record is a copy that was cut here."""
         due = self.due()
         if due is None:  # the worker wrote no more in the record: it died, or there was nothing to do
@@ -314,16 +312,15 @@ class ReplayStore(MemoryStore):
             await self.wait(self.chat, self.now, PATIENCE_S)
 
     async def perish(self) -> NoReturn:
-        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others may have ended
-        before."""
+        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others may have ended."""
         while self.due() is not None:
             self._fail()
             if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
-                await self.stopped()
+                await self.admit_interrupt()
             await self.wait(self.chat, self.now, PATIENCE_S)
         await self.leave(None)
 
-    async def stopped(self) -> NoReturn:
+    async def admit_interrupt(self) -> NoReturn:
         """An interrupt ended the effect: let it in, and wait to be cancelled for it."""
         await self.admit()
         await self._forever()

@@ -1,5 +1,4 @@
-"""Tools, a policy and a workspace that answer from the record: the outcome of a call is all that the engine sees of
-it."""
+"""Tools, a policy and a workspace that answer from the record: its outcome is all that the engine sees of a call."""
 
 import math
 from collections.abc import Sequence
@@ -129,7 +128,7 @@ class RecordedTool:
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         if any(isinstance(envelope.data, e.Interrupted) for envelope in self._stage.recording.inputs(self._stage.now)):
-            await self._stage.stopped()
+            await self._stage.admit_interrupt()
         await self._stage.turn()  # the worker may have died meanwhile
         return Rehearsal("")
 
@@ -160,7 +159,7 @@ class RecordedPolicy:
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
         if _next_trial(call, self._stage) is None:
-            return self._recorded(call, invocation)
+            return self._find_recorded_verdict(call, invocation)
         # The card that was answered before the trial, if it showed the words alone: then the engine does not say that
         # the effect has changed since.
         earlier = [request for seq, request in call.asks if seq <= self._stage.now]
@@ -168,7 +167,7 @@ class RecordedPolicy:
         is_unchanged = earlier and later and not later[0].reason.endswith(CHANGED)
         return Verdict("review", approval_text=earlier[-1].shown if is_unchanged else "")
 
-    def _recorded(self, call: CallRecord, invocation: Invocation) -> Verdict:
+    def _find_recorded_verdict(self, call: CallRecord, invocation: Invocation) -> Verdict:
         if call.permission_request is not None:
             request = next((request for seq, request in call.asks if seq > self._stage.now), None)
             if request is None and invocation.edited:
@@ -193,7 +192,7 @@ class RecordedPolicy:
         rehearsal: Rehearsal | None,
         verdict: Verdict,
     ) -> Verdict:
-        return self._recorded(self._stage.recording.calls[CallKey(invocation.call)], invocation)
+        return self._find_recorded_verdict(self._stage.recording.calls[CallKey(invocation.call)], invocation)
 
 
 def _next_trial(call: CallRecord, stage: ReplayStore) -> e.TrialStart | None:

@@ -5,5 +5,4 @@ So a worker that runs the call again after a crash finds the same children, and 
 journalled under the name of the call and the number of the child.
 
 `children` begins chats and follows them until they rest; `delegate` and `race` implement the two tools; `tree` lists
-the chats below one, and has `Agent.race`.
-"""
+the chats below one, and has `Agent.race`."""

@@ -155,8 +155,7 @@ class Children:
         return await run_to_end(self._home.worlds.bring_in(self._name(child), child.world))
 
     async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
-        """Commit its changes, rebased if need be; and the paths where two changes were merged. With conflicts:
-        nothing."""
+        """Commit its changes, rebased if need be; and the paths where changes were merged. With conflicts: nothing."""
         merged: tuple[str, ...] = ()
         if (await self.effect(child)).conflicts:
             with suppress(ToolError):  # they contradict each other

@@ -82,11 +82,11 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
                 ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
-        merged = [await _merged(group, task.result()) for task in running_tasks]
+        merged = [await _merge_child(group, task.result()) for task in running_tasks]
     return build_outcome(invocation, merged, [_report(each) for each in merged])
 
 
-async def _merged(group: Children, child_result: ChildResult) -> ChildResult:
+async def _merge_child(group: Children, child_result: ChildResult) -> ChildResult:
     """Commit the changes of a child; not those of a stopped or failed one: its world stays. A refusal is its result."""
     if not child_result.child.world or child_result.problem:
         return child_result

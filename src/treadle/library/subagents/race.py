@@ -172,7 +172,7 @@ class _Race:
             winner, reason = choice
             await self._note(contenders, winner)
             faultpoint("race.noted")
-            won = await self._committed(winner.child_result)
+            won = await self._commit_winner(winner.child_result)
         return self._report_winner([won if each is winner else each.child_result for each in contenders], won, reason)
 
     async def _run_attempts(self) -> list[Contender]:
@@ -253,7 +253,7 @@ class _Race:
                 chat = self._home.chat(each.child_result.child.chat)
                 await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
 
-    async def _committed(self, winner: ChildResult) -> ChildResult:
+    async def _commit_winner(self, winner: ChildResult) -> ChildResult:
         try:
             effect = await self._group.commit(winner.child)
         except ToolError as error:  # the costs of the attempts are recorded all the same

@@ -215,7 +215,7 @@ class Rebase:
     def __init__(self, id: str, world: ProjectSnapshots, beneath: ProjectSnapshots) -> None:
         self._name = f"{id}/rebase"
         self._world, self._beneath = world, beneath
-        if world.unfinished(self._name):
+        if world.is_unfinished(self._name):
             world.change(self._name, (), None)
 
     def layers(self, effect: Effect, beginnings: Beginnings) -> tuple[str, ...]:
@@ -393,14 +393,14 @@ class WorldHome:
         with self.alone(id):
             effect = self._beneath(world).commit(name, self.folders.view(world))
             if not effect.conflicts:
-                self.committed(id, effect.files)
+                self.record_commit(id, effect.files)
         return effect
 
     def call_off(self, name: str, id: str) -> Effect | None:
         return self._beneath(self.folders.get(id)).discard(name)
 
     def rebase(self, id: str) -> tuple[str, ...]:
-        """The stamp is older than the look, as in `committed`. No changes are made in the world while it is stamped:
+        """The stamp is older than the look, as in `record_commit`. No changes are made in a world while it is stamped:
         those that were begun before it rely on an older look at the project, and those after it on a newer one."""
         with self.folders.alone(id) as world, ExitStack() as stack:
             view, beneath, inside = self.folders.view(world), self._beneath(world), self._history_of(*world.project)
@@ -427,7 +427,7 @@ class WorldHome:
             mine.release(name)
 
     @contextmanager
-    def reached(self, id: str) -> Iterator[str]:
+    def open_folder(self, id: str) -> Iterator[str]:
         ground = self._ground_of(self.folders.get(id).id)
         with closing_fd(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
             yield ground.folder or f"/proc/self/fd/{fd}"
@@ -456,12 +456,12 @@ class WorldHome:
             stack.enter_context(history.journals.lock(history.root.key))
             yield
 
-    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+    def record_commit(self, world: str, files: Sequence[FileChange]) -> None:
         """The stamp is older than the look: later changes count as foreign. For the one that has the world `alone`."""
         world_record = self._get_world(world)
         view = self.folders.view(world_record)
         if world_record.how == "copy":
-            return self._beneath(world_record).beginning(view).committed()
+            return self._beneath(world_record).beginning(view).move_after_commit()
         inside, beginnings = self._history_of(*world_record.project), Beginnings(view)
         beginnings.update({file.path: file.after for file in files})
         with self.folders.stamp(world_record) as stamped:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from msgspec.structs import replace
 
-from treadle.base.loop_thread import Facade, waited
+from treadle.base.loop_thread import Facade, make_blocking
 from treadle.engine.deps import Deps
 from treadle.errors import Conflict, ToolError, WorldBusy
 from treadle.library.chat import Chat
@@ -122,10 +122,10 @@ class Worlds:
         """Run a program of the user's in a world, not confined; blocks until it ends, and gives its exit code."""
         return self._home.run_inside(id, command)
 
-    def reached(self, id: str) -> AbstractContextManager[str]:
+    def open_folder(self, id: str) -> AbstractContextManager[str]:
         """A path at which this process finds the files of the world, inside the block. Changes there belong to the
         world, but are not recorded: no undo, and a rebase cannot merge them. Blocks."""
-        return self._home.reached(id)
+        return self._home.open_folder(id)
 
     async def drop(self, id: str) -> None:
         """Remove it with all that was changed in it. WorldBusy if a chat or a command works there, or there are worlds
@@ -143,13 +143,13 @@ class Worlds:
 class SyncWorlds(Facade[Worlds]):
     """`Worlds` without `async` (E-05)."""
 
-    open = waited(Worlds.open)
-    get = waited(Worlds.get)
-    list = waited(Worlds.list)
-    effect = waited(Worlds.effect)
-    diff = waited(Worlds.diff)
-    rebase = waited(Worlds.rebase)
-    drop = waited(Worlds.drop)
+    open = make_blocking(Worlds.open)
+    get = make_blocking(Worlds.get)
+    list = make_blocking(Worlds.list)
+    effect = make_blocking(Worlds.effect)
+    diff = make_blocking(Worlds.diff)
+    rebase = make_blocking(Worlds.rebase)
+    drop = make_blocking(Worlds.drop)
 
     def commit(self, id: str) -> Committed:
         return self._loop.run(self._wrapped.commit(id))

@@ -1,5 +1,4 @@
-"""How the tests of the contract get their store, and small words for talking to it: chats with one record, appends,
-claims."""
+"""How the tests of the contract get their store, and small words for it: chats with one record, appends, claims."""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
@@ -59,7 +58,7 @@ async def begin(store: Store, *chats: ChatId, **changes: object) -> None:
         await store.create(summary(chat, 1, **changes), [record(1)])
 
 
-async def refused(error: type[Exception], call: Awaitable[object]) -> None:
+async def assert_raises(error: type[Exception], call: Awaitable[object]) -> None:
     with pytest.raises(error):
         await call
 
@@ -68,7 +67,7 @@ async def add(store: Store, chat: ChatId, seq: int, lease: Lease | None = None, 
     await store.append(Commit(chat, [record(seq)], summary(chat, seq, **changes), lease=lease, durable=False))
 
 
-async def claimed(store: Store, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease:
+async def claim_lease(store: Store, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease:
     lease = await store.claim(worker, chat, now_ms=now_ms)
     assert lease is not None
     return lease
@@ -76,7 +75,7 @@ async def claimed(store: Store, worker: str, chat: ChatId | None = None, *, now_
 
 async def begin_claimed(store: Store, worker: str, chat: ChatId, **changes: object) -> Lease:
     await begin(store, chat, **changes)
-    return await claimed(store, worker, chat)
+    return await claim_lease(store, worker, chat)
 
 
 def seqs(stored_records: Sequence[Record]) -> list[int]:

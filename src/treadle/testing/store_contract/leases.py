@@ -15,11 +15,11 @@ from treadle.testing.store_contract.helpers import (
     C,
     OpensStore,
     add,
+    assert_raises,
     begin,
     begin_claimed,
-    claimed,
+    claim_lease,
     record,
-    refused,
     seqs,
     summary,
 )
@@ -33,14 +33,14 @@ class LeaseContract(OpensStore):
     async def test_every_claim_has_a_higher_epoch(self, store: Store) -> None:
         await begin(store, A)
         for epoch in (1, 2, 3):
-            lease = await claimed(store, f"w{epoch}", A)
+            lease = await claim_lease(store, f"w{epoch}", A)
             assert lease == Lease(A, epoch, f"w{epoch}", await store.head(A))
             await store.release(lease)
 
     async def test_a_chat_that_brings_epochs_along_gets_a_higher_one(self, store: Store) -> None:
         """D-08: an imported chat was written under leases of another store; two tenures must not share a number."""
         await store.create(summary(A, 2), [record(1), record(2, epoch=7)])
-        assert (await claimed(store, "w", A)).epoch == 8
+        assert (await claim_lease(store, "w", A)).epoch == 8
 
     async def test_a_holder_appends(self, store: Store) -> None:
         lease = await begin_claimed(store, "w", A)
@@ -51,8 +51,8 @@ class LeaseContract(OpensStore):
         lease = await begin_claimed(store, "w1", A, runnable=True)
         await store.append(Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True))
         assert not (await store.get(A)).leased
-        await refused(LeaseLost, add(store, A, 3, lease))
-        assert (await claimed(store, "w2", A)).epoch == lease.epoch + 1
+        await assert_raises(LeaseLost, add(store, A, 3, lease))
+        assert (await claim_lease(store, "w2", A)).epoch == lease.epoch + 1
 
     async def test_an_append_that_is_refused_gives_nothing_back(self, store: Store) -> None:
         lease = await begin_claimed(store, "w1", A)
@@ -64,8 +64,8 @@ class LeaseContract(OpensStore):
         """Fault 4: the worker that slept past its lease writes nothing more."""
         zombie = await begin_claimed(store, "old", A)
         clock.advance(LEASE_S + 1)
-        heir = await claimed(store, "new", A)
-        await refused(LeaseLost, add(store, A, 2, zombie))
+        heir = await claim_lease(store, "new", A)
+        await assert_raises(LeaseLost, add(store, A, 2, zombie))
         await add(store, A, 2, heir)
         await store.release(zombie)
         assert list(await store.renew([zombie, heir])) == [heir]
@@ -75,7 +75,7 @@ class LeaseContract(OpensStore):
         """A restored database issues the same epoch again. The earlier holder of that epoch has lost its lease."""
         lease = await begin_claimed(store, "new", A)
         stale_lease = Lease(A, lease.epoch, "old", lease.head)
-        await refused(LeaseLost, add(store, A, 2, stale_lease))
+        await assert_raises(LeaseLost, add(store, A, 2, stale_lease))
         assert list(await store.renew([stale_lease])) == []
         await store.release(stale_lease)
         await add(store, A, 2, lease)
@@ -83,7 +83,7 @@ class LeaseContract(OpensStore):
     async def test_a_released_lease_writes_nothing_more(self, store: Store) -> None:
         lease = await begin_claimed(store, "w", A)
         await store.release(lease)
-        await refused(LeaseLost, add(store, A, 2, lease))
+        await assert_raises(LeaseLost, add(store, A, 2, lease))
         assert list(await store.renew([lease])) == []
         await store.release(lease)
         assert await store.head(A) == 1
@@ -97,22 +97,22 @@ class LeaseContract(OpensStore):
     async def test_a_lost_lease_is_said_before_a_moved_head(self, store: Store) -> None:
         old = await begin_claimed(store, "w", A)
         await store.release(old)
-        new = await claimed(store, "w", A)
-        await refused(LeaseLost, add(store, A, 9, old))
-        await refused(HeadMoved, add(store, A, 9, new))
+        new = await claim_lease(store, "w", A)
+        await assert_raises(LeaseLost, add(store, A, 9, old))
+        await assert_raises(HeadMoved, add(store, A, 9, new))
 
     async def test_a_lease_is_good_for_its_own_chat_only(self, store: Store) -> None:
         await begin(store, A, B)
-        lease = await claimed(store, "w", A)
-        await claimed(store, "w", B)
-        await refused(LeaseLost, add(store, B, 2, lease))
+        lease = await claim_lease(store, "w", A)
+        await claim_lease(store, "w", B)
+        await assert_raises(LeaseLost, add(store, B, 2, lease))
 
     async def test_commands_need_no_lease(self, store: Store) -> None:
         await begin(store, A)
         await add(store, A, 2)
-        lease = await claimed(store, "w", A)
+        lease = await claim_lease(store, "w", A)
         await add(store, A, 3)
-        await refused(HeadMoved, add(store, A, 3, lease))
+        await assert_raises(HeadMoved, add(store, A, 3, lease))
         await add(store, A, 4, lease)
         assert seqs(await store.read(A)) == [1, 2, 3, 4]
 
@@ -125,27 +125,27 @@ class LeaseContract(OpensStore):
     async def test_a_named_chat_need_not_be_runnable(self, store: Store) -> None:
         await begin(store, A, runnable=False)
         await begin(store, B, archived=True)
-        assert (await claimed(store, "w", A)).chat == A
-        assert (await claimed(store, "w", B)).chat == B
-        await refused(ChatBusy, store.claim("w", A))
+        assert (await claim_lease(store, "w", A)).chat == A
+        assert (await claim_lease(store, "w", B)).chat == B
+        await assert_raises(ChatBusy, store.claim("w", A))
 
     async def test_a_worker_needs_a_name(self, store: Store) -> None:
         await begin(store, A)
-        await refused(InvalidInput, store.claim("", A))
+        await assert_raises(InvalidInput, store.claim("", A))
 
     async def test_a_claim_finds_what_is_to_be_done(self, store: Store) -> None:
         await begin(store, A, runnable=False)
         await begin(store, B, runnable=True, archived=True)
         assert await store.claim("w") is None
         await begin(store, C, runnable=True)
-        assert (await claimed(store, "w")).chat == C
+        assert (await claim_lease(store, "w")).chat == C
         assert await store.claim("w") is None
 
     async def test_the_longest_unchanged_chat_comes_first(self, store: Store) -> None:
         await begin(store, A, runnable=True, updated_ms=30)
         await begin(store, B, runnable=True, updated_ms=10)
         await begin(store, C, runnable=True, updated_ms=20)
-        assert [(await claimed(store, f"w{n}")).chat for n in range(3)] == [B, C, A]
+        assert [(await claim_lease(store, f"w{n}")).chat for n in range(3)] == [B, C, A]
 
     async def test_claims_are_fair_between_owners(self, store: Store) -> None:
         """An owner with many chats does not keep the chats of other owners waiting."""
@@ -154,11 +154,11 @@ class LeaseContract(OpensStore):
         for number in range(2):
             await begin(store, ChatId(f"c_bob{number}"), owner="bob", runnable=True, updated_ms=10 + number)
         await begin(store, ChatId("c_eve"), owner="eve", wake_ms=5, updated_ms=20)
-        leases = [await claimed(store, "w", now_ms=100) for _ in range(5)]
+        leases = [await claim_lease(store, "w", now_ms=100) for _ in range(5)]
         assert [lease.chat for lease in leases] == ["c_ann0", "c_eve", "c_bob0", "c_ann1", "c_bob1"]
         await store.release(leases[0])
         await store.release(leases[3])
-        assert (await claimed(store, "w", now_ms=100)).chat == "c_ann0"
+        assert (await claim_lease(store, "w", now_ms=100)).chat == "c_ann0"
 
     async def test_leases_that_are_over_do_not_count_against_their_owner(
         self, store: Store, clock: ManualClock
@@ -166,15 +166,15 @@ class LeaseContract(OpensStore):
         await begin(store, A, owner="ann", runnable=True, updated_ms=1)
         await begin(store, B, owner="ann", runnable=True, updated_ms=2)
         await begin(store, C, owner="bob", runnable=True, updated_ms=3)
-        assert (await claimed(store, "w1")).chat == A
+        assert (await claim_lease(store, "w1")).chat == A
         clock.advance(LEASE_S + 1)
-        assert [(await claimed(store, "w2")).chat for _ in range(3)] == [A, C, B]
+        assert [(await claim_lease(store, "w2")).chat for _ in range(3)] == [A, C, B]
 
     async def test_who_waits_for_its_wake_time_waits_since_then(self, store: Store) -> None:
         await begin(store, A, runnable=True, updated_ms=50)
         await begin(store, B, wake_ms=40, updated_ms=1)
         await begin(store, C, wake_ms=60, updated_ms=1)
-        assert [(await claimed(store, "w", now_ms=99)).chat for _ in range(3)] == [B, A, C]
+        assert [(await claim_lease(store, "w", now_ms=99)).chat for _ in range(3)] == [B, A, C]
 
     async def test_many_workers_share_without_overlap(self, store: Store) -> None:
         chats = [ChatId(f"c_{n}") for n in range(20)]
@@ -185,32 +185,32 @@ class LeaseContract(OpensStore):
     async def test_a_wake_time_makes_a_chat_claimable(self, store: Store) -> None:
         await begin(store, A, wake_ms=5_000)
         assert await store.claim("w", now_ms=4_999) is None
-        assert (await claimed(store, "w", now_ms=5_000)).chat == A
+        assert (await claim_lease(store, "w", now_ms=5_000)).chat == A
 
     async def test_a_finished_chat_is_not_claimed(self, store: Store) -> None:
         await begin(store, A, runnable=True)
-        lease = await claimed(store, "w")
+        lease = await claim_lease(store, "w")
         await add(store, A, 2, lease, runnable=False)
         await store.release(lease)
         assert await store.claim("w") is None
 
     async def test_an_expired_lease_is_found_by_the_claim_itself(self, store: Store, clock: ManualClock) -> None:
         await begin(store, A, runnable=True)
-        await claimed(store, "w1")
+        await claim_lease(store, "w1")
         clock.advance(LEASE_S - 0.5)
         assert await store.claim("w2") is None
-        await refused(ChatBusy, store.claim("w2", A))
+        await assert_raises(ChatBusy, store.claim("w2", A))
         clock.advance(1)
-        assert await claimed(store, "w2") == Lease(A, 2, "w2", await store.head(A))
+        assert await claim_lease(store, "w2") == Lease(A, 2, "w2", await store.head(A))
 
     async def test_renewing_extends(self, store: Store, clock: ManualClock) -> None:
         await begin(store, A, B)
-        leases = [await claimed(store, "w", A), await claimed(store, "w", B)]
+        leases = [await claim_lease(store, "w", A), await claim_lease(store, "w", B)]
         clock.advance(LEASE_S - 1)
         assert list(await store.renew(leases[:1])) == leases[:1]
         clock.advance(LEASE_S - 1)
-        await refused(ChatBusy, store.claim("w2", A))
-        assert (await claimed(store, "w2", B)).epoch == 2
+        await assert_raises(ChatBusy, store.claim("w2", A))
+        assert (await claim_lease(store, "w2", B)).epoch == 2
         assert list(await store.renew(leases)) == leases[:1]
         assert list(await store.renew([])) == []
 
@@ -218,23 +218,23 @@ class LeaseContract(OpensStore):
         """For everybody who asks: a claim of this chat or of any, a command that takes it along, a list."""
         for chat in (A, B, C):
             await begin(store, chat, runnable=True)
-            await claimed(store, "w1", chat)
+            await claim_lease(store, "w1", chat)
         clock.advance(LEASE_S - MOMENT)
         new_lease = Lease(C, 2, "w2", 2)
         assert await store.claim("w2") is None
-        await refused(ChatBusy, store.claim("w2", B))
-        await refused(ChatBusy, store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease)))
+        await assert_raises(ChatBusy, store.claim("w2", B))
+        await assert_raises(ChatBusy, store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease)))
         assert [one.leased for one in await store.list()] == [True] * 3
         clock.advance(MOMENT)
         assert [one.leased for one in await store.list()] == [False] * 3
         assert not (await store.get(A)).leased
         await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease))
-        assert (await claimed(store, "w2", B)).epoch == 2
-        assert await claimed(store, "w2") == Lease(A, 2, "w2", 1)
+        assert (await claim_lease(store, "w2", B)).epoch == 2
+        assert await claim_lease(store, "w2") == Lease(A, 2, "w2", 1)
 
     async def test_what_was_renewed_or_taken_along_lasts_as_long(self, store: Store, clock: ManualClock) -> None:
         await begin(store, A, B)
-        renewed = await claimed(store, "w1", A)
+        renewed = await claim_lease(store, "w1", A)
         clock.advance(LEASE_S / 2)
         assert list(await store.renew([renewed])) == [renewed]
         await store.append(Commit(B, [record(2)], summary(B, 2), durable=True, take=Lease(B, 1, "w1", 2)))
@@ -246,7 +246,7 @@ class LeaseContract(OpensStore):
         lease = await begin_claimed(store, "w1", A)
         clock.advance(LEASE_S * 2)
         assert list(await store.renew([lease])) == [lease]
-        await refused(ChatBusy, store.claim("w2", A))
+        await assert_raises(ChatBusy, store.claim("w2", A))
 
     @pytest.mark.parametrize("other_s", [LEASE_S / 10, LEASE_S * 10])
     async def test_the_end_of_a_lease_binds_whoever_looks(
@@ -257,21 +257,21 @@ class LeaseContract(OpensStore):
         await begin(store, B, runnable=True)
         other_store = await self.open_beside(clock, tmp_path, other_s)
         try:
-            assert (await claimed(store, "w1", A)).epoch == 1
-            assert (await claimed(other_store, "w2", B)).epoch == 1
+            assert (await claim_lease(store, "w1", A)).epoch == 1
+            assert (await claim_lease(other_store, "w2", B)).epoch == 1
             lengths = [(LEASE_S, store, other_store, A), (other_s, other_store, store, B)]
             for _, _, theirs, chat in lengths:
                 assert (await theirs.get(chat)).leased
                 assert await theirs.claim("thief") is None
-                await refused(ChatBusy, theirs.claim("thief", chat))
+                await assert_raises(ChatBusy, theirs.claim("thief", chat))
             for length, mine, theirs, chat in sorted(lengths, key=lambda one: one[0]):
                 start = clock.monotonic() - 1_000.0
                 clock.advance(length - start - MOMENT)
                 assert [(await one.get(chat)).leased for one in (mine, theirs)] == [True, True]
-                await refused(ChatBusy, theirs.claim("thief", chat))
+                await assert_raises(ChatBusy, theirs.claim("thief", chat))
                 clock.advance(MOMENT)
                 assert [(await one.get(chat)).leased for one in (mine, theirs)] == [False, False]
-                assert (await claimed(theirs, "heir", chat)).epoch == 2
+                assert (await claim_lease(theirs, "heir", chat)).epoch == 2
         finally:
             await other_store.close()
 
@@ -280,9 +280,9 @@ class LeaseContract(OpensStore):
         await begin_claimed(store, "w1", A)
         for hours in (5, -50):
             clock.jump(hours * 3600)
-            await refused(ChatBusy, store.claim("w2", A))
+            await assert_raises(ChatBusy, store.claim("w2", A))
         clock.advance(LEASE_S + 1)
-        assert (await claimed(store, "w2", A)).epoch == 2
+        assert (await claim_lease(store, "w2", A)).epoch == 2
 
     async def test_a_cancelled_claim_leaves_the_chat_free(self, store: Store) -> None:
         await begin(store, A, runnable=True)
@@ -309,28 +309,28 @@ class LeaseContract(OpensStore):
         records = [record(2), record(3, epoch=1)]
         await store.append(Commit(A, records, summary(A, 3, runnable=True), durable=True, take=lease))
         assert (await store.get(A)).leased
-        await refused(ChatBusy, store.claim("w2", A))
+        await assert_raises(ChatBusy, store.claim("w2", A))
         await add(store, A, 4, lease)
         await store.release(lease)
-        assert (await claimed(store, "w2", A)).epoch == 2
+        assert (await claim_lease(store, "w2", A)).epoch == 2
 
     @pytest.mark.parametrize("epoch", [1, 3, 4])
     async def test_a_command_takes_only_the_next_epoch(self, store: Store, epoch: int) -> None:
         await begin(store, A)
-        await store.release(await claimed(store, "w1", A))
+        await store.release(await claim_lease(store, "w1", A))
         old_listed = await store.get(A)
         new_lease = Lease(A, epoch, "w2", 2)
-        await refused(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
         assert (await store.get(A), await store.head(A)) == (old_listed, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
         lease = await begin_claimed(store, "w1", A)
         new_lease = Lease(A, 2, "w2", 2)
-        await refused(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
         await add(store, A, 2, lease)
         clock.advance(LEASE_S + 1)
         await store.append(Commit(A, [record(3)], summary(A, 3), durable=True, take=new_lease))
-        await refused(LeaseLost, add(store, A, 4, lease))
+        await assert_raises(LeaseLost, add(store, A, 4, lease))
 
     async def test_a_command_that_comes_too_late_takes_nothing(self, store: Store) -> None:
         await begin(store, A)
@@ -346,4 +346,4 @@ class LeaseContract(OpensStore):
         take = Lease(A, 1, "w1", 3)
         await store.append(Commit(A, records, summary(A, 3), durable=True, release=True, take=take))
         assert not (await store.get(A)).leased
-        assert (await claimed(store, "w2", A)).epoch == 2
+        assert (await claim_lease(store, "w2", A)).epoch == 2

@@ -30,12 +30,12 @@ from treadle.testing.store_contract.helpers import (
     C,
     OpensStore,
     add,
+    assert_raises,
     begin,
     begin_claimed,
-    claimed,
+    claim_lease,
     record,
     records,
-    refused,
     summary,
 )
 
@@ -157,7 +157,7 @@ class ListContract(OpensStore):
     async def test_a_claim_is_no_change(self, store: Store) -> None:
         await begin(store, A)
         last_change = await visible(store, A)
-        await store.release(await claimed(store, "w", A))
+        await store.release(await claim_lease(store, "w", A))
         assert await store.wait_any(last_change, 0) == last_change
 
     async def test_waiting_for_any_chat(self, store: Store) -> None:
@@ -202,7 +202,7 @@ class ListContract(OpensStore):
         for _ in range(3):
             await asyncio.sleep(0)
         await store.close()
-        await refused(StoreError, waiting)
+        await assert_raises(StoreError, waiting)
 
 
 async def say(store: Store, chat: ChatId, seq: int, *events: Event) -> None:
@@ -345,9 +345,9 @@ class SideContract(OpensStore):
     async def test_a_refused_append_is_not_answered(self, store: Store) -> None:
         """The refusal is the server's to remember; the key is free."""
         lease = await begin_claimed(store, "w", A)
-        await refused(HeadMoved, put(store, A, 9, answer()))
-        await refused(LeaseLost, put(store, A, 2, answer(), Lease(A, 7, "w")))
-        await refused(NotFound, put(store, NOBODY, 2, answer()))
+        await assert_raises(HeadMoved, put(store, A, 9, answer()))
+        await assert_raises(LeaseLost, put(store, A, 2, answer(), Lease(A, 7, "w")))
+        await assert_raises(NotFound, put(store, NOBODY, 2, answer()))
         new_lease = Lease(A, lease.epoch + 1, "w2", 2)
         with pytest.raises(ChatBusy):
             await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease, answer=answer()))
@@ -358,21 +358,21 @@ class SideContract(OpensStore):
 
     async def test_a_chat_is_created_once_for_a_key(self, store: Store) -> None:
         await store.create(summary(A), records(1, 1), answer=answer())
-        await refused(AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second")))
-        await refused(NotFound, store.head(B))
-        await refused(ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
+        await assert_raises(AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second")))
+        await assert_raises(NotFound, store.head(B))
+        await assert_raises(ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
         assert await store.recall("ann", "other") is None
         assert await store.recall("ann", "k") == answer()
 
     async def test_an_answer_without_an_append(self, store: Store) -> None:
         await store.remember(answer(body=b""))
-        await refused(AlreadyAnswered, store.remember(answer(body=b"second")))
+        await assert_raises(AlreadyAnswered, store.remember(answer(body=b"second")))
         assert await store.recall("ann", "k") == answer(body=b"")
 
     async def test_answers_are_dropped_after_a_day(self, store: Store) -> None:
         await store.remember(answer("old"))
         await store.remember(answer("younger", time_ms=NOW + 1))
-        await refused(AlreadyAnswered, store.remember(answer("old", time_ms=NOW + ANSWER_MS)))
+        await assert_raises(AlreadyAnswered, store.remember(answer("old", time_ms=NOW + ANSWER_MS)))
         await store.remember(answer("new", time_ms=NOW + ANSWER_MS + 1))
         assert await store.recall("ann", "old") is None
         assert await store.recall("ann", "younger") is not None
@@ -383,7 +383,7 @@ class SideContract(OpensStore):
     async def test_live_text_is_read_on_from_where_one_was(self, store: Store) -> None:
         for chat in (A, B):
             await begin(store, chat)
-            await claimed(store, "w", chat)
+            await claim_lease(store, "w", chat)
         await store.put_deltas([delta(A, 1), delta(B, 1), delta(A, 2)])
         await store.put_deltas([delta(A, 3), delta(A, 1, turn=2)])
         await store.put_deltas([])
@@ -396,8 +396,8 @@ class SideContract(OpensStore):
 
     async def test_live_text_goes_with_the_message(self, store: Store) -> None:
         await begin(store, A, B)
-        lease = await claimed(store, "w", A)
-        await claimed(store, "w", B)
+        lease = await claim_lease(store, "w", A)
+        await claim_lease(store, "w", B)
         await store.put_deltas([delta(A, 1), delta(B, 1)])
         await add(store, A, 2)
         assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)], "a command of a user ends no message"
@@ -414,7 +414,7 @@ class SideContract(OpensStore):
         old = await begin_claimed(store, "old", A)
         await store.put_deltas([delta(A, 1, epoch=old.epoch)])
         clock.advance(LEASE_S + 1)
-        new = await claimed(store, "new", A)
+        new = await claim_lease(store, "new", A)
         assert [*await store.read_deltas({A: (0, 0, 0)})] == []
         await store.put_deltas([delta(A, 2, epoch=old.epoch), delta(A, 1, epoch=new.epoch), delta(NOBODY, 1)])
         assert [*await store.read_deltas({A: (old.epoch, 1, 1)})] == [delta(A, 1, epoch=new.epoch)]

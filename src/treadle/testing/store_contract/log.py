@@ -20,12 +20,12 @@ from treadle.testing.store_contract.helpers import (
     C,
     OpensStore,
     add,
+    assert_raises,
     begin,
     begin_claimed,
-    claimed,
+    claim_lease,
     record,
     records,
-    refused,
     seqs,
     summary,
 )
@@ -42,7 +42,7 @@ class LogContract(OpensStore):
 
     async def test_an_id_is_taken_once(self, store: Store) -> None:
         await begin(store, A, title="first")
-        await refused(ChatExists, store.create(summary(A, title="second"), records(1, 2)))
+        await assert_raises(ChatExists, store.create(summary(A, title="second"), records(1, 2)))
         assert (await store.get(A)).summary.title == "first"
         assert await store.head(A) == 1
 
@@ -60,8 +60,8 @@ class LogContract(OpensStore):
 
     @pytest.mark.parametrize("numbers", [(2,), (1, 3), (1, 1), (1, 2, 2), (0, 1)])
     async def test_a_chat_with_gaps_is_not_created(self, store: Store, numbers: tuple[int, ...]) -> None:
-        await refused(InvalidInput, store.create(summary(A), [record(seq) for seq in numbers]))
-        await refused(NotFound, store.head(A))
+        await assert_raises(InvalidInput, store.create(summary(A), [record(seq) for seq in numbers]))
+        await assert_raises(NotFound, store.head(A))
 
     async def test_append_replaces_the_summary(self, store: Store) -> None:
         await begin(store, A)
@@ -79,7 +79,7 @@ class LogContract(OpensStore):
     @pytest.mark.parametrize("seq", [1, 3])
     async def test_a_stale_head_is_refused(self, store: Store, seq: int) -> None:
         await begin(store, A)
-        await refused(HeadMoved, add(store, A, seq, title="changed"))
+        await assert_raises(HeadMoved, add(store, A, seq, title="changed"))
         assert await store.read(A) == [record(1)]
         assert (await store.get(A)).summary.title == ""
 
@@ -132,7 +132,7 @@ class LogContract(OpensStore):
         assert await store.read_types(A, ()) == []
         assert seqs(await store.read_types(A, {files_record.type}, after_seq=-1, limit=1)) == [2]
         assert await store.read_types(A, {files_record.type}, after_seq=2**70) == []
-        await refused(NotFound, store.read_types(NOBODY, {files_record.type}))
+        await assert_raises(NotFound, store.read_types(NOBODY, {files_record.type}))
 
     async def test_unknown_chats(self, store: Store) -> None:
         lease = Lease(NOBODY, 1, "w")
@@ -141,7 +141,7 @@ class LogContract(OpensStore):
             store.claim("w", NOBODY), store.save_snapshot(NOBODY, Snapshot(1, b"")), store.load_snapshot(NOBODY),
             add(store, NOBODY, 1), add(store, NOBODY, 1, lease),
         ):  # fmt: skip
-            await refused(NotFound, call)
+            await assert_raises(NotFound, call)
         assert list(await store.renew([lease])) == []
         await store.release(lease)
 
@@ -159,7 +159,7 @@ class LogContract(OpensStore):
 
     async def test_whether_a_chat_is_leased_can_be_seen(self, store: Store, clock: ManualClock) -> None:
         await begin(store, A, B)
-        await claimed(store, "w", A)
+        await claim_lease(store, "w", A)
         assert (await store.get(A)).leased
         assert {one.summary.chat: one.leased for one in await store.list()} == {A: True, B: False}
         clock.advance(LEASE_S + 0.01)
@@ -207,7 +207,7 @@ class LogContract(OpensStore):
 
     @pytest.mark.parametrize("digest", ["0" * 64, "", "../../etc/passwd", "zz"])
     async def test_a_blob_that_is_not_there(self, store: Store, digest: str) -> None:
-        await refused(NotFound, store.get_blob(digest))
+        await assert_raises(NotFound, store.get_blob(digest))
 
     async def test_snapshots_are_replaced(self, store: Store) -> None:
         await begin(store, A, B)
@@ -221,7 +221,7 @@ class LogContract(OpensStore):
         await begin(store, A)
         await store.close()
         await store.close()
-        await refused(StoreError, store.head(A))
+        await assert_raises(StoreError, store.head(A))
 
     async def test_closing_a_store_that_was_never_used(self, store: Store) -> None:
         await store.close()
@@ -239,7 +239,7 @@ class LogContract(OpensStore):
         for _ in range(3):
             await asyncio.sleep(0)
         await store.close()
-        await refused(StoreError, waiting)
+        await assert_raises(StoreError, waiting)
 
 
 def _message(seq: int, text: str) -> Record:
@@ -257,16 +257,16 @@ class DeletionContract(OpensStore):
             store.claim("w", A), store.load_snapshot(A), store.save_snapshot(A, Snapshot(1, b"")), add(store, A, 2),
         )  # fmt: skip
         for call in calls:
-            await refused(NotFound, call)
+            await assert_raises(NotFound, call)
         assert [each.summary.chat for each in await store.list()] == [B]
         assert await store.list(ChatFilter(query="c_a")) == []
         assert seqs(await store.read(B)) == [1]
 
     async def test_several_chats_are_deleted_together_or_not_at_all(self, store: Store) -> None:
         await begin(store, A, B, C)
-        await claimed(store, "w", B)
-        await refused(ChatBusy, store.delete([A, B]))
-        await refused(NotFound, store.delete([A, NOBODY]))
+        await claim_lease(store, "w", B)
+        await assert_raises(ChatBusy, store.delete([A, B]))
+        await assert_raises(NotFound, store.delete([A, NOBODY]))
         assert seqs(await store.read(A)) == [1]
         await store.delete([A, C])
         assert [each.summary.chat for each in await store.list()] == [B]
@@ -274,7 +274,7 @@ class DeletionContract(OpensStore):
     async def test_a_chat_that_a_live_worker_holds_is_not_deleted(self, store: Store, clock: ManualClock) -> None:
         """D-04"""
         lease = await begin_claimed(store, "w", A)
-        await refused(ChatBusy, store.delete([A]))
+        await assert_raises(ChatBusy, store.delete([A]))
         await store.release(lease)
         await store.delete([A])
 
@@ -288,10 +288,10 @@ class DeletionContract(OpensStore):
         assert list(await store.renew([lease])) == []
         await store.release(lease)
         await store.put_deltas([Delta(A, lease.epoch, 1, 1, b"x")])
-        await refused(NotFound, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
+        await assert_raises(NotFound, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
         newer = await begin_claimed(store, "w", A)
         assert newer.epoch > lease.epoch
-        await refused(LeaseLost, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
+        await assert_raises(LeaseLost, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
         assert await store.read_deltas({A: (0, 0, 0)}) == []
         assert await store.load_snapshot(A) is None
 
@@ -303,15 +303,15 @@ class DeletionContract(OpensStore):
         await store.delete([A], owner="u")
         await store.delete([A])
         assert await store.changes() == [tombstone]
-        await refused(NotFound, store.delete([NOBODY]))
+        await assert_raises(NotFound, store.delete([NOBODY]))
 
     async def test_the_chat_of_another_owner_is_not_there(self, store: Store) -> None:
         """S-13: neither before nor after its owner deleted it."""
         await begin(store, A, owner="u")
-        await refused(NotFound, store.delete([A], owner="v"))
+        await assert_raises(NotFound, store.delete([A], owner="v"))
         assert seqs(await store.read(A)) == [1]
         await store.delete([A], owner="u")
-        await refused(NotFound, store.delete([A], owner="v"))
+        await assert_raises(NotFound, store.delete([A], owner="v"))
 
     async def test_followers_learn_that_a_chat_was_deleted(self, store: Store) -> None:
         """A-07"""
@@ -341,7 +341,7 @@ class DeletionContract(OpensStore):
             await asyncio.sleep(0)
         await store.delete([A])
         async with asyncio.timeout(10):
-            await refused(NotFound, waiting)
+            await assert_raises(NotFound, waiting)
 
     async def test_who_waits_beside_is_told_too(self, store: Store, clock: ManualClock, tmp_path: Path) -> None:
         await begin(store, A)
@@ -351,7 +351,7 @@ class DeletionContract(OpensStore):
             assert await other_store.head(A) == 1  # the waiter looked before this was answered
             await store.delete([A])
             async with asyncio.timeout(10):
-                await refused(NotFound, waiting)
+                await assert_raises(NotFound, waiting)
         finally:
             await other_store.close()
 
@@ -395,7 +395,7 @@ class DeletionContract(OpensStore):
 
         async def disturb(chat: ChatId) -> None:
             try:
-                lease = await claimed(store, "w", chat)
+                lease = await claim_lease(store, "w", chat)
                 await add(store, chat, 2, lease)
                 await store.release(lease)
             except NotFound:
@@ -411,6 +411,6 @@ class DeletionContract(OpensStore):
         results = await asyncio.gather(*(work(chat) for chat in many for work in (disturb, remove)))
         for chat, is_deleted in zip(many, results[1::2], strict=True):
             if is_deleted:
-                await refused(NotFound, store.read(chat))
+                await assert_raises(NotFound, store.read(chat))
             else:
                 assert seqs(await store.read(chat)) == [1, 2]

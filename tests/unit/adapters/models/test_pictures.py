@@ -86,7 +86,7 @@ WIRES = {
 }
 
 
-def unmarked(message: Any) -> Any:
+def remove_cache_marks(message: Any) -> Any:
     """Without the marks of Anthropic's cache, which move."""
     if isinstance(message.get("content"), list):
         for block in message["content"]:
@@ -106,7 +106,7 @@ async def test_the_bytes_on_every_wire(name: str) -> None:
             await ask(model, ModelRequest("", list(entries), memo=memo, pictures=memo.pictures))
             entries += [AssistantEntry(len(entries), answer), UserEntry("And now?")]
         await model.close()
-    assert [unmarked(request[wire.conversation][0]) for request in fake.requests] == [wire.user] * 2
+    assert [remove_cache_marks(request[wire.conversation][0]) for request in fake.requests] == [wire.user] * 2
 
 
 @pytest.mark.parametrize("name", WIRES)
@@ -121,7 +121,7 @@ async def test_a_picture_in_the_middle_of_a_conversation_that_began_without(name
         entries += [AssistantEntry(1, "Hi."), LOOK]
         await ask(model, ModelRequest("", list(entries), memo=memo, pictures=memo.pictures))
         await model.close()
-    assert unmarked(fake.requests[1][wire.conversation][2]) == wire.user
+    assert remove_cache_marks(fake.requests[1][wire.conversation][2]) == wire.user
 
 
 @pytest.mark.parametrize("name", WIRES)

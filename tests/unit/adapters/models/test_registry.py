@@ -113,10 +113,10 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
     access = elsewhere.inner._access  # type: ignore[attr-defined]
     assert not access.key
 
-    def locked(service: str, name: str) -> str:
+    def refuse_password(service: str, name: str) -> str:
         raise RuntimeError("no backend")
 
-    store.get_password = locked  # type: ignore[attr-defined]
+    store.get_password = refuse_password  # type: ignore[attr-defined]
     assert not find_key({}, "OPENAI_API_KEY")
 
 

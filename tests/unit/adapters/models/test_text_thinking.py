@@ -64,7 +64,7 @@ KEPT = [
 ]
 
 
-def listened(deltas: Iterable[Sequence[Delta]], reason: str = "stop") -> ModelAnswer:
+def assemble_answer(deltas: Iterable[Sequence[Delta]], reason: str = "stop") -> ModelAnswer:
     thinking, assembler = TextThinking(), Assembler(1)
     for batch in (*deltas, [FinishDelta(reason)]):
         assembler.feed(thinking.take(batch))
@@ -83,14 +83,14 @@ def join_thinking(answer: ModelAnswer) -> str:
 @pytest.mark.parametrize(("text", "thinking", "answer_text"), TAKEN)
 def test_thinking_is_taken_out(text: str, thinking: str, answer_text: str) -> None:
     for cuts in ([], range(len(text)), *([position] for position in range(len(text)))):
-        answer = listened(pieces(text, cuts))
+        answer = assemble_answer(pieces(text, cuts))
         assert (join_thinking(answer), answer.text) == (thinking, answer_text)
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_what_speaks_of_thinking_is_kept_to_the_letter(text: str) -> None:
     for cuts in ([], range(len(text)), *([position] for position in range(min(len(text), 100)))):
-        answer = listened(pieces(text, cuts))
+        answer = assemble_answer(pieces(text, cuts))
         assert (answer.thinking, answer.text) == ((), text)
 
 
@@ -102,19 +102,19 @@ _WORDS = st.sampled_from(
 @given(st.lists(_WORDS, max_size=14).map("".join), st.lists(st.integers(0, 80), max_size=12), st.booleans())
 def test_however_it_is_split(text: str, cuts: list[int], cut_off: bool) -> None:
     reason = "length" if cut_off else "stop"
-    unsplit_answer = listened(pieces(text, []), reason)
+    unsplit_answer = assemble_answer(pieces(text, []), reason)
     for places in (cuts, range(len(text))):
-        answer = listened(pieces(text, places), reason)
+        answer = assemble_answer(pieces(text, places), reason)
         assert (join_thinking(answer), answer.text) == (join_thinking(unsplit_answer), unsplit_answer.text)
 
 
 @given(st.lists(_WORDS, max_size=10).map("".join), st.sampled_from(sorted(TAGS)))
 def test_nothing_is_lost(text: str, tag: str) -> None:
     """All but white space, tags and thinking stays text; and no thinking is lost."""
-    answer = listened(pieces(text, []))
+    answer = assemble_answer(pieces(text, []))
     assert _bare(join_thinking(answer)) + _bare(answer.text) == _bare(text)
     inner = text.replace(TAGS[tag], "")
-    answer = listened(pieces(f"{tag}\n{inner}{TAGS[tag]}\n\nText `{tag}`.", [3, 9]))
+    answer = assemble_answer(pieces(f"{tag}\n{inner}{TAGS[tag]}\n\nText `{tag}`.", [3, 9]))
     assert (join_thinking(answer), answer.text) == (inner.strip(), f"Text `{tag}`.")
 
 
@@ -147,24 +147,24 @@ def test_ordinary_text_is_done_with_at_the_first_word() -> None:
 
 def test_what_a_sentence_about_the_tag_becomes_when_it_is_cut_off() -> None:
     text = "<think> so let me see"
-    assert listened(pieces(text, [])).text == text
-    cut_answer = listened(pieces(text, []), "length")
+    assert assemble_answer(pieces(text, [])).text == text
+    cut_answer = assemble_answer(pieces(text, []), "length")
     assert (join_thinking(cut_answer), cut_answer.text) == ("so let me see", "")
 
 
 def test_a_call_ends_the_thinking() -> None:
     batches: list[list[Delta]] = [[TextDelta("<think> I must look")], [CallDelta("1", 0, "read_file", "{}")]]
-    answer = listened(batches, "tool_calls")
+    answer = assemble_answer(batches, "tool_calls")
     assert (join_thinking(answer), answer.text, len(answer.requests)) == ("I must look", "", 1)
-    later_answer = listened([batches[1], [TextDelta("<think>x</think>")]], "tool_calls")
+    later_answer = assemble_answer([batches[1], [TextDelta("<think>x</think>")]], "tool_calls")
     assert (later_answer.text, later_answer.thinking) == ("<think>x</think>", ())
 
 
 def test_an_echo_of_thinking_that_came_as_such() -> None:
     native: list[Delta] = [ThinkingDelta("Hm, 42.")]
-    answer = listened([native, *pieces("<think>\nHm, 42.\n</think>\n\nYes.", range(40))])
+    answer = assemble_answer([native, *pieces("<think>\nHm, 42.\n</think>\n\nYes.", range(40))])
     assert (join_thinking(answer), answer.text) == ("Hm, 42.", "Yes.")
-    other_answer = listened([native, *pieces("<think> Or 43?</think>Yes.", range(40))])
+    other_answer = assemble_answer([native, *pieces("<think> Or 43?</think>Yes.", range(40))])
     assert (join_thinking(other_answer), other_answer.text) == ("Hm, 42.Or 43?", "Yes.")
 
 
@@ -172,7 +172,7 @@ def test_sealed_thinking_keeps_its_place_in_the_text() -> None:
     """A sealed block says how much text stood before it: text that was taken out does not count."""
     echo = "<think>\nHm.\n</think>\n\n"
     block = ThinkingBlock(Thinking("T", seal(SignedBlock(b'{"a":1}', len(echo) + 4, 0))))
-    answer = listened([*pieces(echo + "Yes, 42.", [5]), [block]])
+    answer = assemble_answer([*pieces(echo + "Yes, 42.", [5]), [block]])
     assert answer.text == "Yes, 42."
     assert answer.thinking[-1].opaque == '[4,0,{"a":1}]'
     plain = '{"a": 1}'

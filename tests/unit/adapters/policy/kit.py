@@ -43,9 +43,9 @@ class Judge:
 
     async def verdict(self, name: str, **arguments: object) -> Verdict:
         """Where nobody can find out what the call would change."""
-        return await self.rehearsed(None, name, **arguments)
+        return await self.review_rehearsed_call(None, name, **arguments)
 
-    async def rehearsed(self, rehearsal: Rehearsal | None, name: str, **arguments: object) -> Verdict:
+    async def review_rehearsed_call(self, rehearsal: Rehearsal | None, name: str, **arguments: object) -> Verdict:
         """As the engine asks: by words, and if that is not enough by what the call would change."""
         spec, invocation = SPECS[name], call(name, self.root, self.shell, **arguments)
         verdict = await self.policy.review(spec, invocation, self.options)
@@ -56,7 +56,7 @@ class Judge:
     async def changing(self, *files: FileChange, command: str = "make all", unrecoverable: tuple[str, ...] = ()) -> str:
         """A command with this effect."""
         rehearsal = Rehearsal("", files, unrecoverable=unrecoverable)
-        return (await self.rehearsed(rehearsal, "run_command", command=command)).decision
+        return (await self.review_rehearsed_call(rehearsal, "run_command", command=command)).decision
 
     async def __call__(self, command: str) -> str:
         return (await self.verdict("run_command", command=command)).decision

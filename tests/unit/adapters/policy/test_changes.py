@@ -77,7 +77,7 @@ async def test_edits_are_judged_by_the_same_rules(mode: Mode) -> None:  # S-16
     judge = Judge(mode=mode)
     for files in (PLAIN, *RAISING.values()):
         rehearsal = Rehearsal("", files, unrecoverable=LOST)
-        edit = await judge.rehearsed(rehearsal, "write_file", path="any")
+        edit = await judge.review_rehearsed_call(rehearsal, "write_file", path="any")
         assert edit.decision == await judge.changing(*files, unrecoverable=LOST)
 
 
@@ -96,16 +96,16 @@ async def test_words_that_are_trusted_leave_what_is_sensitive_to_be_asked_for() 
 async def test_where_nobody_is_there_changes_are_discarded_and_edits_denied() -> None:  # S-05
     judge = Judge(mode="ask", interactive=False)
     rehearsal = Rehearsal("", RAISING["sensitive"])
-    verdict = await judge.rehearsed(rehearsal, "run_command", command="make all")
+    verdict = await judge.review_rehearsed_call(rehearsal, "run_command", command="make all")
     assert verdict.decision == "discard"
     assert ".env" in verdict.reason
     assert "approval" in verdict.reason
-    assert (await judge.rehearsed(rehearsal, "write_file", path=".env")).decision == "deny"
+    assert (await judge.review_rehearsed_call(rehearsal, "write_file", path=".env")).decision == "deny"
     assert await judge.changing(*PLAIN) == "allow"
 
 
 async def test_the_card_shows_words_effect_and_reason() -> None:  # S-08
-    verdict = await Judge(mode="ask").rehearsed(
+    verdict = await Judge(mode="ask").review_rehearsed_call(
         Rehearsal("A .env +1", RAISING["sensitive"]), "run_command", command="make all"
     )
     assert verdict.decision == "ask"
@@ -116,9 +116,11 @@ async def test_the_card_shows_words_effect_and_reason() -> None:  # S-08
 
 async def test_what_is_only_left_out_is_no_change() -> None:
     fifo_rehearsal = Rehearsal("", uncaptured=(Uncaptured("pipe", "a FIFO"),))
-    assert (await Judge(mode="ask").rehearsed(fifo_rehearsal, "run_command", command="mkfifo pipe")).decision == "allow"
     assert (
-        await Judge(mode="review").rehearsed(fifo_rehearsal, "run_command", command="mkfifo pipe")
+        await Judge(mode="ask").review_rehearsed_call(fifo_rehearsal, "run_command", command="mkfifo pipe")
+    ).decision == "allow"
+    assert (
+        await Judge(mode="review").review_rehearsed_call(fifo_rehearsal, "run_command", command="mkfifo pipe")
     ).decision == "ask"
 
 
@@ -261,7 +263,7 @@ def test_locks_of_build_output_pin_nothing() -> None:
 
 async def test_a_rule_answers_for_words_that_are_rated_as_nothing() -> None:  # S-07
     effect = Rehearsal("", RAISING["executable"])
-    verdict = await Judge(mode="ask").rehearsed(effect, "run_command", command="touch run.sh")
+    verdict = await Judge(mode="ask").review_rehearsed_call(effect, "run_command", command="touch run.sh")
     assert verdict.decision == "ask"
     (offer,) = verdict.offers
     assert (

@@ -378,7 +378,7 @@ async def test_a_denied_command_never_passes_however_it_is_spelled(seed: int) ->
     chance = random.Random(seed)
     judge = Judge(mode="autopilot", rules=(deny("git tag *"),))
     for _ in range(150):
-        command = _spelled(chance, ["git", *_git_options(chance), "tag", "v1"])
+        command = _spell_command(chance, ["git", *_git_options(chance), "tag", "v1"])
         for _ in range(chance.randrange(3)):
             harmless = chance.choice(_HARMLESS)
             command = chance.choice(_JOINTS).format(*chance.sample((command, harmless), 2))
@@ -390,7 +390,7 @@ def _git_options(chance: random.Random) -> list[str]:
     return [word for _ in range(chance.randrange(3)) for word in chance.choice(pool)]
 
 
-def _spelled(chance: random.Random, words: list[str]) -> str:
+def _spell_command(chance: random.Random, words: list[str]) -> str:
     match chance.randrange(7):
         case 0:
             return "/usr/bin/" + shlex.join(words)

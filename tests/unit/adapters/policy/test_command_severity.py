@@ -185,7 +185,7 @@ def test_the_highest_of_all_parts_wins(commands: list[str]) -> None:
 # ---- bounds
 
 
-def _nested(depth: int) -> str:
+def _nest_command(depth: int) -> str:
     command = "rm -rf /"
     for _ in range(depth):
         command = f"eval {shlex.quote(command)}" if len(command) < 60_000 else f"({command})"
@@ -205,7 +205,7 @@ def _nested(depth: int) -> str:
         "[" * 20_000,
         "`" * 20_001,
         "f() { f | f; }; " * 3_000,
-        _nested(12),
+        _nest_command(12),
     ],
     ids=lambda text: text[:12],
 )

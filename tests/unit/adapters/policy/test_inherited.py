@@ -39,13 +39,13 @@ async def test_no_rule_covers_it(shell: Shell) -> None:
 async def test_on_a_view_its_effect_decides_as_before() -> None:
     judge = Judge()
     judge.shell = CHANGED
-    assert (await judge.rehearsed(Rehearsal(""), "run_command", command="make all")).decision == "allow"
+    assert (await judge.review_rehearsed_call(Rehearsal(""), "run_command", command="make all")).decision == "allow"
 
 
 async def test_what_it_needs_of_the_network_is_asked_for_with_what_it_inherits() -> None:
     judge = Judge(rules=(allow("pip install *"),))
     judge.shell = CHANGED
-    verdict = await judge.rehearsed(Rehearsal(""), "run_command", command="pip install x")
+    verdict = await judge.review_rehearsed_call(Rehearsal(""), "run_command", command="pip install x")
     assert verdict.decision == "ask"
     assert verdict.wants == ("pypi",)
     assert "PATH=/project/evil:/usr/bin" in verdict.approval_text

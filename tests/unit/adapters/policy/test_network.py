@@ -16,7 +16,7 @@ from treadle.protocol.permissions import Rule
 PIP = "pip install six"
 
 
-async def judged(
+async def judge_command(
     command: str, *, wants: str = "", network: NetworkChoice = False, granted: NetworkChoice = False, **options: object
 ) -> Verdict:
     chat_options = ChatOptions(**{"mode": "ask", "interactive": True, "network": network, **options})  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_hosts_in_words(command: str, hosts: tuple[str, ...]) -> None:
 
 
 async def test_words_that_need_the_network_are_asked_about_with_hosts_to_choose() -> None:  # S-03, S-07
-    verdict = await judged(PIP)
+    verdict = await judge_command(PIP)
     assert (verdict.decision, verdict.reason, verdict.wants) == ("ask", "it needs the network: pypi", ("pypi",))
     first, everything = verdict.offers
     assert (first.rule.tool, first.rule.pattern) == ("network", "pypi")
@@ -59,19 +59,19 @@ async def test_words_that_need_the_network_are_asked_about_with_hosts_to_choose(
 
 
 async def test_a_command_that_failed_for_want_of_the_network_is_asked_about() -> None:  # S-03
-    verdict = await judged("make deps", wants="example.org npm")
+    verdict = await judge_command("make deps", wants="example.org npm")
     assert (verdict.decision, verdict.wants) == ("ask", ("example.org", "npm"))
     assert verdict.approval_text.endswith("it failed")
     assert [offer.rule.pattern for offer in verdict.offers] == ["example.org", "npm", "all"]
-    assert (await judged("make deps", wants="all")).wants == ("all",)
-    assert (await judged("python -m pip install six", wants="all", granted=("pypi",))).wants == ("all",)
+    assert (await judge_command("make deps", wants="all")).wants == ("all",)
+    assert (await judge_command("python -m pip install six", wants="all", granted=("pypi",))).wants == ("all",)
 
 
 @pytest.mark.parametrize("reach", [True, ("registries",), ("pypi.org", "files.pythonhosted.org")])
 async def test_what_may_be_reached_is_not_asked_about(reach: NetworkChoice) -> None:
-    assert (await judged(PIP, network=reach)).decision == "allow"
-    assert (await judged(PIP, granted=reach)).decision == "allow"
-    assert (await judged(PIP, network=("npm",))).wants == ("pypi",)
+    assert (await judge_command(PIP, network=reach)).decision == "allow"
+    assert (await judge_command(PIP, granted=reach)).decision == "allow"
+    assert (await judge_command(PIP, network=("npm",))).wants == ("pypi",)
 
 
 async def test_rules_let_reach_and_keep_from_asking() -> None:  # S-07
@@ -80,8 +80,8 @@ async def test_rules_let_reach_and_keep_from_asking() -> None:  # S-07
     verdict = await policy.review(spec, call("run_command", command=PIP), ChatOptions(mode="ask", rules=(allowed,)))
     assert (verdict.decision, verdict.network) == ("review", ("registries",))
     denied = Rule("deny", "network", "example.org")
-    assert (await judged("make deps", wants="example.org", rules=(denied,))).decision == "allow"
-    assert (await judged("make deps", wants="example.org npm", rules=(denied,))).wants == ("npm",)
+    assert (await judge_command("make deps", wants="example.org", rules=(denied,))).decision == "allow"
+    assert (await judge_command("make deps", wants="example.org npm", rules=(denied,))).wants == ("npm",)
 
 
 @pytest.mark.parametrize("pattern", ["pypi", "registries", "pypi.org", "all"])
@@ -89,13 +89,13 @@ async def test_rules_let_reach_and_keep_from_asking() -> None:  # S-07
 async def test_a_rule_that_denies_a_host_beats_all_that_allow_it(pattern: str, network: NetworkChoice) -> None:  # S-07
     rules = (Rule("allow", "network", "registries"), Rule("allow", "network", "all"), Rule("deny", "network", pattern))
     for more in ({}, {"auto_approve_commands": True}):
-        assert (await judged(PIP, network=network, rules=rules, **more)).decision == "deny"
+        assert (await judge_command(PIP, network=network, rules=rules, **more)).decision == "deny"
 
 
 async def test_where_a_host_is_denied_others_are_named_not_all() -> None:  # S-07
     denied = Rule("deny", "network", "example.org")
-    assert (await judged(PIP, network=True, rules=(denied,))).wants == ("pypi",)
-    assert (await judged(PIP, network=True, granted=("pypi",), rules=(denied,))).decision == "allow"
+    assert (await judge_command(PIP, network=True, rules=(denied,))).wants == ("pypi",)
+    assert (await judge_command(PIP, network=True, granted=("pypi",), rules=(denied,))).decision == "allow"
 
 
 async def test_what_is_denied_is_taken_out_of_what_is_allowed() -> None:  # S-07
@@ -109,20 +109,20 @@ async def test_what_is_denied_is_taken_out_of_what_is_allowed() -> None:  # S-07
 
 
 async def test_where_nobody_is_asked_it_is_told() -> None:  # S-05
-    headless = await judged(PIP, interactive=False)
+    headless = await judge_command(PIP, interactive=False)
     assert headless.decision == "deny"
     assert "it needs the network: pypi" in headless.reason
     assert "--network pypi" in headless.reason
-    assert (await judged("make deps", wants="npm", interactive=False)).decision == "allow"
-    assert (await judged("make deps", wants="npm", mode="autopilot")).decision == "allow"
-    assert (await judged(PIP, wants="pypi", mode="autopilot")).decision == "allow"
+    assert (await judge_command("make deps", wants="npm", interactive=False)).decision == "allow"
+    assert (await judge_command("make deps", wants="npm", mode="autopilot")).decision == "allow"
+    assert (await judge_command(PIP, wants="pypi", mode="autopilot")).decision == "allow"
 
 
 async def test_an_approval_by_words_brings_the_network_along() -> None:
-    verdict = await judged(PIP, mode="confirm")
+    verdict = await judge_command(PIP, mode="confirm")
     assert (verdict.decision, verdict.wants) == ("ask", ("pypi",))
     assert "it needs the network: pypi" in verdict.reason
-    assert (await judged("make", mode="confirm")).wants == ()
+    assert (await judge_command("make", mode="confirm")).wants == ()
 
 
 def test_rules_about_hosts_are_checked() -> None:

@@ -21,15 +21,15 @@ def hooks(tmp_path: Path) -> Path:
 
 def test_trust_is_bound_to_the_content(tmp_path: Path, hooks: Path) -> None:
     trust = Trust(tmp_path / "home")
-    assert not trust.trusted(str(hooks), hooks.read_bytes())
+    assert not trust.is_trusted(str(hooks), hooks.read_bytes())
     trust.add(str(hooks), read(str(hooks)))
-    assert Trust(tmp_path / "home").trusted(str(hooks), b"[[hooks]]\n")
-    assert not trust.trusted(str(hooks), b"[[hooks]] \n")
-    assert not trust.trusted(str(hooks.with_name("other.toml")), b"[[hooks]]\n")
+    assert Trust(tmp_path / "home").is_trusted(str(hooks), b"[[hooks]]\n")
+    assert not trust.is_trusted(str(hooks), b"[[hooks]] \n")
+    assert not trust.is_trusted(str(hooks.with_name("other.toml")), b"[[hooks]]\n")
     trust.add(str(hooks), b"new")
-    assert not trust.trusted(str(hooks), b"[[hooks]]\n")
+    assert not trust.is_trusted(str(hooks), b"[[hooks]]\n")
     trust.remove(str(hooks))
-    assert not trust.trusted(str(hooks), b"new")
+    assert not trust.is_trusted(str(hooks), b"new")
     with pytest.raises(NotFound):
         trust.remove(str(hooks))
 
@@ -39,9 +39,9 @@ def test_a_copy_elsewhere_is_not_trusted(tmp_path: Path, hooks: Path) -> None:
     trust.add(str(hooks), b"x")
     other_folder = tmp_path / "other" / ".treadle"
     other_folder.mkdir(parents=True)
-    assert not trust.trusted(str(other_folder / "hooks.toml"), b"x")
+    assert not trust.is_trusted(str(other_folder / "hooks.toml"), b"x")
     (other_folder / "link.toml").symlink_to(hooks)  # it is the trusted file
-    assert trust.trusted(str(other_folder / "link.toml"), b"x")
+    assert trust.is_trusted(str(other_folder / "link.toml"), b"x")
 
 
 def test_a_project_cannot_trust_itself(tmp_path: Path, hooks: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_project_cannot_trust_itself(tmp_path: Path, hooks: Path) -> None:
     outside = Trust(tmp_path / "home")
     outside.add(str(hooks), b"x")
     (tmp_path / "home").rename(tmp_path / "project" / "home")
-    assert not trust.trusted(str(hooks), b"x")
+    assert not trust.is_trusted(str(hooks), b"x")
 
 
 def test_only_ordinary_files_of_a_size_to_be_read(tmp_path: Path) -> None:

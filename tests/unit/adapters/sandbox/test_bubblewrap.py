@@ -154,7 +154,7 @@ def test_protected_paths_that_do_not_exist_leave_no_trace(bubblewrap: Grounds) -
 def test_on_a_view_nothing_stands_where_nothing_is(bubblewrap: Grounds) -> None:
     """A commit leaves out files that appear there (tests/unit/adapters/workspace/test_guarding.py)."""
     repository(bubblewrap.root)
-    confinement = bubblewrap.confinement(view(bubblewrap), protected=places.protected(str(bubblewrap.root)))
+    confinement = bubblewrap.confinement(view(bubblewrap), protected=places.find_protected_paths(str(bubblewrap.root)))
     result = bubblewrap.run(LEVEL, "touch junk; git clean -fdxq && ls -A && git status --short", confinement)
     assert (result.returncode, result.stdout, result.stderr) == (0, ".git\n", "")
     assert [name for name in names(bubblewrap.folder / "upper") if ".treadle" in name] == []
@@ -164,7 +164,7 @@ def test_on_a_view_nothing_stands_where_nothing_is(bubblewrap: Grounds) -> None:
 def test_git_works_with_its_protected_paths(bubblewrap: Grounds, mounted: str) -> None:
     repository(bubblewrap.root)
     old_config = (bubblewrap.root / ".git" / "config").read_bytes()
-    protected = places.protected(str(bubblewrap.root))
+    protected = places.find_protected_paths(str(bubblewrap.root))
     mount = {"mount": view(bubblewrap)} if mounted == "view" else {}
     script = """
         echo a > a && git add a && git commit -qm second && git log --oneline | wc -l && git checkout -qb other
@@ -187,7 +187,7 @@ def test_git_works_with_its_protected_paths(bubblewrap: Grounds, mounted: str) -
 def test_a_file_in_the_place_of_the_git_folder_is_held(bubblewrap: Grounds) -> None:
     """As in a linked worktree: another file there would be another repository."""
     (bubblewrap.root / ".git").write_text("gitdir: elsewhere")
-    confinement = bubblewrap.confinement(protected=places.protected(str(bubblewrap.root)))
+    confinement = bubblewrap.confinement(protected=places.find_protected_paths(str(bubblewrap.root)))
     bubblewrap.run(LEVEL, "rm -f .git; echo 'gitdir: evil' > .git; mv .git x", confinement)
     assert (bubblewrap.root / ".git").read_text() == "gitdir: elsewhere"
 

@@ -34,7 +34,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def examined() -> Iterator[tuple[Grounds, Findings]]:
+def examined_grounds() -> Iterator[tuple[Grounds, Findings]]:
     """Everything tried once, for all tests here."""
     with grounds() as place:
         yield place, examine(place.folder)
@@ -52,8 +52,8 @@ def with_reports(findings: Findings, *reports: LevelReport, age_s: float = 0.0) 
 
 
 @pytest.mark.thorough(one_of=8)
-def test_the_strongest_that_holds_is_taken(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_the_strongest_that_holds_is_taken(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     assert tuple(each.level for each in findings.reports) == LEVELS == ("bubblewrap", "landlock")
     for report in findings.reports:
         assert report.holds == (not missing(report.level)), report
@@ -63,8 +63,8 @@ def test_the_strongest_that_holds_is_taken(examined: tuple[Grounds, Findings]) -
     assert not [path for path in (place.folder / FOLDER).iterdir() if path.name.startswith("trial")]
 
 
-def test_what_was_found_out_is_remembered(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_what_was_found_out_is_remembered(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     wrong = with_reports(findings, LevelReport("bubblewrap", failure="says who"), LevelReport("landlock", failure="no"))
     choice = choose(remember(place, wrong))
     assert choice.level == "none"
@@ -73,24 +73,24 @@ def test_what_was_found_out_is_remembered(examined: tuple[Grounds, Findings]) ->
 
 @pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("age_s", [RETRY_S + 1, -RETRY_S])
-def test_a_failure_is_tried_again_after_a_while(examined: tuple[Grounds, Findings], age_s: float) -> None:
+def test_a_failure_is_tried_again_after_a_while(examined_grounds: tuple[Grounds, Findings], age_s: float) -> None:
     """Fault 40: a level that failed is not remembered until the machine starts anew."""
-    place, findings = examined
+    place, findings = examined_grounds
     failed = [LevelReport(level, failure="it was busy") for level in LEVELS]
     home = remember(place, with_reports(findings, *failed, age_s=age_s))
     assert [each.failure for each in load_findings(home).reports] == [each.failure for each in findings.reports]
 
 
 @pytest.mark.thorough(one_of=8)
-def test_a_bubblewrap_without_views_is_tried_again_after_a_while(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_a_bubblewrap_without_views_is_tried_again_after_a_while(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     less = [msgspec.structs.replace(each, views=False) for each in findings.reports]
     home = remember(place, with_reports(findings, *less, age_s=RETRY_S + 1))
     assert [each.views for each in load_findings(home).reports] == [each.views for each in findings.reports]
 
 
-def test_what_holds_is_remembered_for_good(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_what_holds_is_remembered_for_good(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     if not findings.best:
         pytest.skip("the strongest level does not hold here")
     marked = [msgspec.structs.replace(each, nested=not each.nested) for each in findings.reports]
@@ -144,8 +144,8 @@ def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> Non
 
 @pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("spoilt", ["boot", "kernel", "treadle", "bubblewrap"])
-def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findings], spoilt: str) -> None:
-    place, findings = examined
+def test_it_is_tried_again_when_something_changed(examined_grounds: tuple[Grounds, Findings], spoilt: str) -> None:
+    place, findings = examined_grounds
     machine = msgspec.structs.replace(findings.machine, **{spoilt: "another"})
     home = remember(place, Findings(machine, ()))
     assert load_findings(home).reports != ()
@@ -153,23 +153,23 @@ def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findi
 
 
 @pytest.mark.thorough(one_of=8)
-def test_it_is_tried_again_when_more_is_tried_today(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_it_is_tried_again_when_more_is_tried_today(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     less = [msgspec.structs.replace(each, tried=each.tried[1:]) for each in findings.reports]
     home = remember(place, with_reports(findings, *less))
     assert [each.complete for each in load_findings(home).reports] == [True] * len(LEVELS)
 
 
 @pytest.mark.thorough(one_of=8)
-def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_a_damaged_memory_is_no_memory(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     home = remember(place, findings)
     (home / FOLDER / REMEMBERED).write_text("{")
     assert load_findings(home).machine == findings.machine
 
 
-def test_an_open_way_out_lowers_the_level_with_a_word(examined: tuple[Grounds, Findings]) -> None:
-    place, findings = examined
+def test_an_open_way_out_lowers_the_level_with_a_word(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, findings = examined_grounds
     results = tuple(
         EscapeResult(each.name, "allowed" if each.name == "chmod_outside" else "refused") for each in ESCAPES
     )
@@ -183,8 +183,8 @@ def test_an_open_way_out_lowers_the_level_with_a_word(examined: tuple[Grounds, F
     assert choose(home, "landlock").reasons == ()
 
 
-def test_a_demand_that_cannot_be_met(examined: tuple[Grounds, Findings]) -> None:
-    place, _ = examined
+def test_a_demand_that_cannot_be_met(examined_grounds: tuple[Grounds, Findings]) -> None:
+    place, _ = examined_grounds
     with pytest.raises(SandboxError, match="not known on Linux"):
         choose(place.folder, "sandbox-exec")
     choice = choose(place.folder, "none")

@@ -38,7 +38,7 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def handed() -> Iterator[Path]:
+def delegated_group() -> Iterator[Path]:
     """A group as a service manager hands it over."""
     folder = Path(MOUNTS[0] if MOUNTS else "/none", f"treadle-test-{os.getpid()}")
     try:
@@ -78,22 +78,24 @@ def test_only_groups_of_ended_supervisors_are_removed(tmp_path: Path) -> None:
     assert not own.exists(), "the group of an earlier process with the same number keeps no command from having one"
 
 
-def test_a_command_has_a_group_of_its_own_as_long_as_it_runs(handed: Path, tmp_path: Path) -> None:
-    (handed / f"command-{ended_pid()}").mkdir()  # of a supervisor that was killed
-    process = subprocess.run([sys.executable, "-c", RUN, handed, tmp_path], capture_output=True, text=True, check=True)
-    assert f"0::/{handed.name}/command-" in process.stdout, process.stdout
-    assert [path.name for path in handed.iterdir() if path.is_dir()] == ["main"]
+def test_a_command_has_a_group_of_its_own_as_long_as_it_runs(delegated_group: Path, tmp_path: Path) -> None:
+    (delegated_group / f"command-{ended_pid()}").mkdir()  # of a supervisor that was killed
+    process = subprocess.run(
+        [sys.executable, "-c", RUN, delegated_group, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert f"0::/{delegated_group.name}/command-" in process.stdout, process.stdout
+    assert [path.name for path in delegated_group.iterdir() if path.is_dir()] == ["main"]
     assert not os.path.exists(f"/proc/{process.stdout.split()[-1]}")
 
 
-def test_all_in_it_end_at_one_stroke_and_its_limits_are_the_kernels(handed: Path) -> None:
-    group = make_group(LIMITS, str(handed))
+def test_all_in_it_end_at_one_stroke_and_its_limits_are_the_kernels(delegated_group: Path) -> None:
+    group = make_group(LIMITS, str(delegated_group))
     pid = os.fork()
     if pid == 0:
         group.enter()
         time.sleep(60)
         os._exit(0)
-    (folder,) = (path for path in handed.iterdir() if path.name.startswith("command-"))
+    (folder,) = (path for path in delegated_group.iterdir() if path.name.startswith("command-"))
     until = time.monotonic() + 60
     while str(pid) not in (folder / "cgroup.procs").read_text().split() and time.monotonic() < until:
         time.sleep(0.01)
@@ -132,12 +134,12 @@ asyncio.run(main())
 
 
 def test_landlock_puts_protected_paths_back_when_the_kernel_ends_the_group(
-    handed: Path, tmp_path: Path, landlock: Grounds
+    delegated_group: Path, tmp_path: Path, landlock: Grounds
 ) -> None:
     """S-03: as it does when memory runs out."""
     confinement = landlock.confinement(protected=(f"{landlock.root}/.git",))
     line = landlock.line("landlock", "mkdir .git; env | grep GROUP; echo up; sleep 600", confinement)
-    argv = [sys.executable, "-c", RUN_CONFINED, handed, tmp_path, json.dumps(line)]
+    argv = [sys.executable, "-c", RUN_CONFINED, delegated_group, tmp_path, json.dumps(line)]
     process = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=WAIT_S)
     assert process.stdout.startswith("up\ntreadle: ")
     assert "is protected and was put back" in process.stdout

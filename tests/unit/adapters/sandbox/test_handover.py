@@ -79,7 +79,7 @@ def _reaching(place: Grounds, *patterns: str) -> Confinement:
     return place.confinement(network=Hosts(patterns, str(place.folder / "scratch" / "network")))
 
 
-def _logged(place: Grounds) -> list[tuple[str, str]]:
+def _read_refusals(place: Grounds) -> list[tuple[str, str]]:
     lines = Path(place.folder / "scratch" / "network").read_text().splitlines()
     return [(entry["host"], entry["refused"]) for entry in map(json.loads, lines) if "reached" not in entry]
 
@@ -89,7 +89,7 @@ def test_an_allowed_host_is_reached_and_another_refused(place: Grounds) -> None:
     result = place.run(LEVEL, script, _reaching(place, "web.test", "localhost.test"))
     assert result.returncode == 7
     assert result.stdout.startswith("page /a of web.test\ntreadle: evil.test:80 is not among the hosts")
-    refusals = dict(_logged(place))
+    refusals = dict(_read_refusals(place))
     assert refusals.keys() == {"web.test", "evil.test", "localhost"}
     assert refusals["web.test"] == ""
     assert "not among" in refusals["evil.test"]

@@ -8,7 +8,7 @@ from treadle.adapters.sandbox import places
 
 
 def test_git_and_treadles_own_are_protected_whether_they_exist_or_not(tmp_path: Path) -> None:
-    paths = {os.path.relpath(path, tmp_path) for path in places.protected(str(tmp_path))}
+    paths = {os.path.relpath(path, tmp_path) for path in places.find_protected_paths(str(tmp_path))}
     assert paths == {".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".treadle"}
 
 
@@ -20,7 +20,7 @@ def test_submodules_and_worktrees_are_protected_too(tmp_path: Path) -> None:
     worktree = tmp_path / ".git" / "worktrees" / "w"
     worktree.mkdir(parents=True)
     (worktree / "commondir").write_text("../..")
-    paths = {os.path.relpath(path, tmp_path / ".git") for path in places.protected(str(tmp_path))}
+    paths = {os.path.relpath(path, tmp_path / ".git") for path in places.find_protected_paths(str(tmp_path))}
     assert {"modules/one/hooks", "modules/deep/two/config", "modules/one/modules/three/hooks"} <= paths
     assert "worktrees/w/commondir" in paths
 

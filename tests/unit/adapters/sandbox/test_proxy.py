@@ -35,7 +35,7 @@ class Bench:
         await _close(writer)
         return answer
 
-    async def logged(self, count: int = 1) -> list[dict[str, Any]]:
+    async def wait_for_entries(self, count: int = 1) -> list[dict[str, Any]]:
         """The connections that have ended."""
         while len(entries := [each for each in self.entries() if "reached" not in each]) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -46,7 +46,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def _proxied(tmp_path: Path, patterns: tuple[str, ...], limits: ProxyLimits = LIMITS) -> AsyncIterator[Bench]:
+async def _run_proxy(tmp_path: Path, patterns: tuple[str, ...], limits: ProxyLimits = LIMITS) -> AsyncIterator[Bench]:
     """A proxy, and a host `web.test` behind it that echoes what it is sent."""
     host = await start_stream_server(_echo, "127.0.0.1", 0)
     place = host.sockets[0].getsockname()[:2]
@@ -90,14 +90,16 @@ def _socks(host: str, port: int) -> bytes:
 
 
 async def test_a_tunnel_carries_both_ways_and_is_logged(tmp_path: Path) -> None:  # S-03
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         answer = await bench.ask(b"CONNECT web.test:443 HTTP/1.1\r\nHost: web.test:443\r\n\r\nbye")
         assert answer == b"HTTP/1.1 200 Connection established\r\n\r\n<bye>"
-        assert await bench.logged() == [{"host": "web.test", "port": 443, "sent": 3, "received": 5, "refused": ""}]
+        assert await bench.wait_for_entries() == [
+            {"host": "web.test", "port": 443, "sent": 3, "received": 5, "refused": ""}
+        ]
 
 
 async def test_a_host_is_logged_when_it_is_reached_whatever_comes_after(tmp_path: Path) -> None:  # S-17
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         for _ in range(110):  # more lines than the log has room for
             await bench.ask(b"CONNECT evil.test:443 HTTP/1.1\r\n\r\n")
         reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
@@ -108,20 +110,20 @@ async def test_a_host_is_logged_when_it_is_reached_whatever_comes_after(tmp_path
 
 
 async def test_plain_http_goes_to_the_named_host_alone(tmp_path: Path) -> None:  # S-03
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         headers = b"Host: other.test\r\nProxy-Connection: keep-alive\r\nAccept: */*\r\n\r\n"
         answer = await bench.ask(b"GET http://web.test/a?b=c HTTP/1.1\r\n" + headers)
     assert answer == b"<GET /a?b=c HTTP/1.1\r\nHost: web.test\r\nConnection: close\r\nAccept: */*\r\n\r\n>"
 
 
 async def test_socks_with_a_name(tmp_path: Path) -> None:  # S-03
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         answer = await bench.ask(_socks("web.test", 443) + b"bye")
         assert answer[:4] == b"\x05\x00\x05\x00"
         assert answer.endswith(b"<bye>")
         assert (await bench.ask(_socks("evil.test", 443)))[2:4] == b"\x05\x02"
         assert (await bench.ask(_socks("127.0.0.1\0.web.test", 443)))[2:4] == b"\x05\x02"
-        assert [each["refused"] for each in await bench.logged(2)][1].startswith("evil.test:443 is not among")
+        assert [each["refused"] for each in await bench.wait_for_entries(2)][1].startswith("evil.test:443 is not among")
 
 
 @pytest.mark.parametrize(
@@ -140,11 +142,11 @@ async def test_socks_with_a_name(tmp_path: Path) -> None:  # S-03
 async def test_what_is_not_reached(
     tmp_path: Path, patterns: tuple[str, ...], target: str, reason: str
 ) -> None:  # S-03: by a name that leads to this machine, too
-    async with _proxied(tmp_path, patterns) as bench:
+    async with _run_proxy(tmp_path, patterns) as bench:
         answer = await bench.ask(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
         assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 502"))
         assert reason in answer.decode()
-        (entry,) = await bench.logged()
+        (entry,) = await bench.wait_for_entries()
     assert reason in entry["refused"]
     assert entry["host"] == target.rpartition(":")[0]
 
@@ -163,9 +165,9 @@ async def test_every_address_of_a_name_is_checked(  # S-03
     """One that is not public stands behind public ones in the answer of the name server."""
     rows = [(socket.AF_INET6 if ":" in each else socket.AF_INET, 1, 6, "", (each, 443)) for each in addresses]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: rows)
-    async with _proxied(tmp_path, ("mixed.test",), ProxyLimits(connect_s=2.0)) as bench:
+    async with _run_proxy(tmp_path, ("mixed.test",), ProxyLimits(connect_s=2.0)) as bench:
         answer = await bench.ask(b"CONNECT mixed.test:443 HTTP/1.1\r\n\r\n")
-        (entry,) = await bench.logged()
+        (entry,) = await bench.wait_for_entries()
     assert answer.startswith(b"HTTP/1.1 403")
     assert f"mixed.test is at {why}" in entry["refused"]
 
@@ -220,12 +222,12 @@ def test_a_public_address_of_this_machine_is_refused(tmp_path: Path) -> None:  #
     ],
 )
 async def test_what_is_no_request(tmp_path: Path, data: bytes) -> None:
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         reader, writer = await bench.connect()
         writer.write(data)
         with_answer = await asyncio.wait_for(_all(reader), 60)
         assert with_answer.startswith(b"HTTP/1.1 403") or not with_answer
-        assert (await bench.logged())[0]["refused"]
+        assert (await bench.wait_for_entries())[0]["refused"]
         await _close(writer)
         assert b"<bye>" in await bench.ask(b"CONNECT web.test:443 HTTP/1.1\r\n\r\nbye")
 
@@ -238,7 +240,7 @@ async def _all(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_hundred_connections_at_once(tmp_path: Path) -> None:
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         connect: Callable[[int], Awaitable[bytes]] = lambda n: bench.ask(  # noqa: E731
             b"CONNECT web.test:443 HTTP/1.1\r\n\r\n%d bye" % n
         )
@@ -247,7 +249,7 @@ async def test_a_hundred_connections_at_once(tmp_path: Path) -> None:
 
 
 async def test_more_connections_than_allowed_are_refused(tmp_path: Path) -> None:
-    async with _proxied(tmp_path, ("web.test",), ProxyLimits(connections=2)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",), ProxyLimits(connections=2)) as bench:
         connections = [await bench.connect() for _ in range(2)]
         for _, writer in connections:
             writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\n")
@@ -256,13 +258,13 @@ async def test_more_connections_than_allowed_are_refused(tmp_path: Path) -> None
         reader, writer = await bench.connect()
         assert await _all(reader) == b""
         writer.close()
-        assert "more than 2 connections" in (await bench.logged())[0]["refused"]
+        assert "more than 2 connections" in (await bench.wait_for_entries())[0]["refused"]
         for _, writer in connections:
             writer.close()
 
 
 async def test_a_slow_program_and_an_idle_connection_are_let_go(tmp_path: Path) -> None:
-    async with _proxied(tmp_path, ("web.test",), ProxyLimits(head_s=2.0, idle_s=0.1)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",), ProxyLimits(head_s=2.0, idle_s=0.1)) as bench:
         reader, writer = await bench.connect()
         writer.write(b"CONN")
         assert b"no request within" in await asyncio.wait_for(reader.read(), 60)
@@ -271,14 +273,14 @@ async def test_a_slow_program_and_an_idle_connection_are_let_go(tmp_path: Path) 
         writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
         assert await asyncio.wait_for(reader.read(), 60) == b""
-        assert (await bench.logged(2))[1]["host"] == "web.test"
+        assert (await bench.wait_for_entries(2))[1]["host"] == "web.test"
         writer.close()
 
 
 async def test_connections_that_are_open_at_the_end_are_logged(tmp_path: Path) -> None:
-    async with _proxied(tmp_path, ("web.test",)) as bench:
+    async with _run_proxy(tmp_path, ("web.test",)) as bench:
         reader, writer = await bench.connect()
         writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\nhello")
         await reader.readuntil(b"<hello>")
-    assert (await bench.logged())[0]["sent"] == 5
+    assert (await bench.wait_for_entries())[0]["sent"] == 5
     writer.close()

@@ -58,7 +58,7 @@ def verdict(machine: Machine, syscall_filter: Filter, name: str, *arguments: int
     return judge(assemble(syscall_filter, machine), number, *arguments, architecture=ARCHITECTURES[machine])
 
 
-def refused(code: int) -> int:
+def encode_refusal(code: int) -> int:
     return 0x00050000 | code
 
 
@@ -74,9 +74,9 @@ def test_what_nobody_needs_is_refused(machine: Machine) -> None:
         "setns",
         "perf_event_open",
     ):
-        assert verdict(machine, PLAIN, name) == refused(errno.EPERM)
+        assert verdict(machine, PLAIN, name) == encode_refusal(errno.EPERM)
     for name in ("io_uring_setup", "io_uring_enter", "clone3"):
-        assert verdict(machine, PLAIN, name) == refused(errno.ENOSYS)
+        assert verdict(machine, PLAIN, name) == encode_refusal(errno.ENOSYS)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -84,17 +84,17 @@ def test_processes_can_be_made_and_namespaces_cannot(machine: Machine) -> None:
     assert verdict(machine, PLAIN, "clone", 0x01200011) == ALLOW
     assert verdict(machine, PLAIN, "unshare", 0x400) == ALLOW
     for namespace in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
-        assert verdict(machine, PLAIN, "clone", namespace | 17) == refused(errno.EPERM)
-        assert verdict(machine, PLAIN, "unshare", namespace) == refused(errno.EPERM)
+        assert verdict(machine, PLAIN, "clone", namespace | 17) == encode_refusal(errno.EPERM)
+        assert verdict(machine, PLAIN, "unshare", namespace) == encode_refusal(errno.EPERM)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_sockets_by_family(machine: Machine) -> None:
     assert verdict(machine, PLAIN, "socket", AF_UNIX) == ALLOW
     assert verdict(machine, PLAIN, "socket", AF_INET) == ALLOW
-    assert verdict(machine, PLAIN, "socket", 40) == refused(errno.EACCES)  # to the host of a virtual machine
+    assert verdict(machine, PLAIN, "socket", 40) == encode_refusal(errno.EACCES)  # to the host of a virtual machine
     for family in (AF_UNIX, AF_INET, 10, 16, 17, 40):
-        assert verdict(machine, STRICT, "socket", family) == refused(errno.EACCES)
+        assert verdict(machine, STRICT, "socket", family) == encode_refusal(errno.EACCES)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -102,11 +102,11 @@ def test_nothing_types_into_a_terminal(machine: Machine) -> None:
     tcgets, tiocsti, tioclinux, set_flags = 0x5401, 0x5412, 0x541C, 0x40086602
     for syscall_filter in (PLAIN, STRICT):
         assert verdict(machine, syscall_filter, "ioctl", 0, tcgets) == ALLOW
-        assert verdict(machine, syscall_filter, "ioctl", 0, tiocsti) == refused(errno.EPERM)
-        assert verdict(machine, syscall_filter, "ioctl", 0, tioclinux) == refused(errno.EPERM)
-        assert verdict(machine, syscall_filter, "ioctl", 0, tiocsti | 1 << 32) == refused(errno.EPERM)
+        assert verdict(machine, syscall_filter, "ioctl", 0, tiocsti) == encode_refusal(errno.EPERM)
+        assert verdict(machine, syscall_filter, "ioctl", 0, tioclinux) == encode_refusal(errno.EPERM)
+        assert verdict(machine, syscall_filter, "ioctl", 0, tiocsti | 1 << 32) == encode_refusal(errno.EPERM)
     assert verdict(machine, PLAIN, "ioctl", 0, set_flags) == ALLOW
-    assert verdict(machine, STRICT, "ioctl", 0, set_flags) == refused(errno.EPERM)
+    assert verdict(machine, STRICT, "ioctl", 0, set_flags) == encode_refusal(errno.EPERM)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -115,8 +115,8 @@ def test_modes_and_times_are_asked_for_only_where_they_must_be(machine: Machine)
         if CALLS[name][MACHINES.index(machine)] is not None:
             assert verdict(machine, PLAIN, name) == ALLOW
             assert verdict(machine, STRICT, name) == NOTIFY
-    assert verdict(machine, STRICT, "setxattr") == refused(errno.EOPNOTSUPP)
-    assert verdict(machine, STRICT, "truncate") == refused(errno.EACCES)
+    assert verdict(machine, STRICT, "setxattr") == encode_refusal(errno.EOPNOTSUPP)
+    assert verdict(machine, STRICT, "truncate") == encode_refusal(errno.EACCES)
     assert verdict(machine, PLAIN, "truncate") == ALLOW
 
 
@@ -147,10 +147,10 @@ def test_the_numbers_are_those_of_the_kernel(machine: Machine) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("seccomp_filter", [PLAIN, STRICT])
 def test_no_program_that_runs_as_its_owner_is_made(machine: Machine, seccomp_filter: Filter) -> None:  # S-18
-    for mode, expected in ((0o4755, refused(errno.EPERM)), (0o755, ALLOW), (0o2775, ALLOW)):
+    for mode, expected in ((0o4755, encode_refusal(errno.EPERM)), (0o755, ALLOW), (0o2775, ALLOW)):
         assert verdict(machine, seccomp_filter, "openat", 0, 0, 0o100, mode) == expected
         assert verdict(machine, seccomp_filter, "mknodat", 0, 0, mode) == expected
     assert verdict(machine, seccomp_filter, "openat", 0, 0, 0, 0o4755) == ALLOW, "nothing is made, so no mode was meant"
-    assert verdict(machine, seccomp_filter, "openat2") == refused(errno.ENOSYS)
-    assert verdict(machine, PLAIN, "fchmodat", 0, 0, 0o4755) == refused(errno.EPERM)
+    assert verdict(machine, seccomp_filter, "openat2") == encode_refusal(errno.ENOSYS)
+    assert verdict(machine, PLAIN, "fchmodat", 0, 0, 0o4755) == encode_refusal(errno.EPERM)
     assert verdict(machine, PLAIN, "fchmodat", 0, 0, 0o2775) == ALLOW

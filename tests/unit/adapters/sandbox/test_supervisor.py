@@ -74,13 +74,13 @@ async def test_whoever_waits_does_not_look_all_the_time(
 ) -> None:
     set_event, woken = asyncio.Event.set, 0
 
-    def counted(event: asyncio.Event) -> None:
+    def count_and_set(event: asyncio.Event) -> None:
         nonlocal woken
         woken += 1
         set_event(event)
 
     monkeypatch.setattr(supervised, "_SETTLE_S", 0.2)
-    monkeypatch.setattr(asyncio.Event, "set", counted)
+    monkeypatch.setattr(asyncio.Event, "set", count_and_set)
     await run(commands, "sleep 0.1")
     assert woken < 20
 
@@ -141,7 +141,7 @@ def test_racing_processes_start_it_once(tmp_path: Path) -> None:  # D-02
 
 async def test_a_supervisor_that_comes_late_starts_nothing(commands: SupervisedCommands, tmp_path: Path) -> None:
     command, _ = await run(commands, f"echo ran >> {tmp_path}/counter")
-    await until(lambda: names.locked(command.folder) is False)
+    await until(lambda: names.is_locked(command.folder) is False)
     os.unlink(f"{command.folder}/{names.EXIT}")
     assert names.look(command.folder) == names.LOST
     await commands._launch(command.folder)
@@ -200,10 +200,10 @@ async def test_nothing_of_the_worker_is_inherited(commands: SupervisedCommands) 
 async def test_a_time_out_ends_all_of_it(commands: SupervisedCommands, script: str) -> None:  # fault 12
     command, outcome = await run(commands, f"ulimit -u 4000; {script}", timeout_s=0.4)
     assert outcome.ending == "timed_out"
-    assert not _marked(command)
+    assert not _find_marked_processes(command)
 
 
-def _marked(command: Command) -> list[str]:
+def _find_marked_processes(command: Command) -> list[str]:
     """Return the processes that still carry the command's mark in their environment."""
     mark = command._job()["env"]["TREADLE_CALL"].encode()  # type: ignore[attr-defined]
     pids = []
@@ -219,7 +219,7 @@ async def test_a_daemon_ends_with_its_command_and_it_is_said(commands: Supervise
     command, outcome = await run(commands, "setsid setsid sleep 1000 & echo $!; sleep 0.05")
     assert (outcome.ending, outcome.code, outcome.left_behind) == ("exited", 0, True)
     assert command.shell() == b"left=sleep\0"
-    assert not _marked(command)
+    assert not _find_marked_processes(command)
 
 
 async def test_nothing_left_is_nothing_said(commands: SupervisedCommands) -> None:
@@ -238,7 +238,7 @@ async def test_nothing_left_is_nothing_said(commands: SupervisedCommands) -> Non
 async def test_a_command_that_kills_its_supervisor_is_lost_and_nothing_is_left(commands: SupervisedCommands) -> None:
     command, outcome = await run(commands, "setsid sleep 1000 & kill -9 $PPID; sleep 1000")  # fault 12
     assert outcome.ending == "lost"
-    await until(lambda: not _marked(command))
+    await until(lambda: not _find_marked_processes(command))
     assert await (await commands.start(CHAT, CALL, job("echo again"))).wait(10) == outcome
 
 
@@ -249,7 +249,7 @@ async def test_a_supervisor_that_is_asked_to_end_ends_its_command(commands: Supe
     outcome = await command.wait(60)
     assert outcome is not None
     assert (outcome.ending, outcome.size) == ("stopped", 3)
-    assert not _marked(command)
+    assert not _find_marked_processes(command)
 
 
 async def test_stop_gives_a_moment_to_tidy_up(commands: SupervisedCommands) -> None:
@@ -294,7 +294,7 @@ async def test_a_start_and_a_stop_that_race_leave_nothing_running(commands: Supe
 
 async def test_what_was_forgotten_is_known_to_have_ended(commands: SupervisedCommands, tmp_path: Path) -> None:
     command, outcome = await run(commands, f"echo ran >> {tmp_path}/counter; seq 1000")
-    await until(lambda: not names.locked(command.folder))
+    await until(lambda: not names.is_locked(command.folder))
     await commands.forget(CHAT, CALL)
     assert os.listdir(command.folder) == [names.EXIT]
     assert await commands.list_commands(CHAT) == []

@@ -340,7 +340,7 @@ async def test_what_is_forgotten_while_others_wait_and_stop(commands: Supervised
     async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [CommandExit("exited", 3)] * 3
         assert await command.stop() == CommandExit("exited", 3)
-    await until(lambda: not names.locked(command.folder))
+    await until(lambda: not names.is_locked(command.folder))
     assert names.STOP not in os.listdir(command.folder), "a stop that came late leaves nothing"
 
 

@@ -64,7 +64,7 @@ def _again(log: Sequence[Envelope], portion_list: Sequence[Portion]) -> list[Por
 
 
 def test_a_long_run_is_shown_in_portions_of_whole_turns() -> None:
-    log = played(
+    log = make_log(
         (0, e.UserMessage("go")),
         (0, e.TurnStart(1, "acme:one")),
         (4_000, e.AssistantMessage(1, usage=Usage(1, 1))),
@@ -84,7 +84,7 @@ def test_a_long_run_is_shown_in_portions_of_whole_turns() -> None:
 
 
 def test_a_call_that_was_lost_with_its_worker_is_an_attempt_of_its_own() -> None:
-    log = played(
+    log = make_log(
         (0, e.UserMessage("go")),
         (0, e.TurnStart(1, "acme:one", Usage(500, 500))),
         (60_000, e.TurnRetry(1, 1, "worker_lost", usage=Usage(500, 500))),
@@ -99,7 +99,7 @@ def test_a_call_that_was_lost_with_its_worker_is_an_attempt_of_its_own() -> None
 
 
 def test_an_attempt_that_was_never_made_is_no_span() -> None:
-    log = played(
+    log = make_log(
         (0, e.UserMessage("go")),
         (0, e.TurnStart(1, "acme:one")),
         (5, e.TurnRetry(1, 1, "quota", usage=Usage(5, 5))),
@@ -116,7 +116,7 @@ def test_an_attempt_that_was_never_made_is_no_span() -> None:
 
 
 def test_the_time_in_the_queue_is_until_a_worker_writes() -> None:
-    log = played(
+    log = make_log(
         (0, e.UserMessage("go")),
         (700, e.TurnStart(1, "acme:one")),
         (900, e.AssistantMessage(1)),
@@ -129,7 +129,7 @@ def test_the_time_in_the_queue_is_until_a_worker_writes() -> None:
 
 
 def test_names_that_a_model_made_up_cannot_harm_who_looks() -> None:  # S-12
-    log = played(
+    log = make_log(
         (0, e.UserMessage("go")),
         (0, e.ExecutionStart(CallKey("1.0"), "evil\x1b[2J\n" + "x" * 500)),
         (0, e.RunEnd("done")),
@@ -140,7 +140,7 @@ def test_names_that_a_model_made_up_cannot_harm_who_looks() -> None:  # S-12
     assert len(name) <= 80
 
 
-def played(*events: tuple[int, Event]) -> list[Envelope]:
+def make_log(*events: tuple[int, Event]) -> list[Envelope]:
     of_people = (e.UserMessage, e.UserInputCompleted)
     return [
         Envelope(seq, CHAT, 1_000 + at, event, 0 if isinstance(event, of_people) else 1)

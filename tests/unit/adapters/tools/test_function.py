@@ -51,10 +51,10 @@ def nothing() -> None: ...
 def plain(a: str, b: int, c: float, d: bool) -> None: ...
 def defaults(a: str = "x", b: int = 3, c: list[int] = [1, 2], d: str | None = None) -> None: ...  # noqa: B006
 def choices(a: Literal["x", "y"], b: Colour) -> None: ...
-def bounded(a: Annotated[int, msgspec.Meta(ge=1, le=9)]) -> None: ...
-def nested(box: Box, entries: list[Entry], table: dict[str, Point]) -> None: ...
+def take_bounded(a: Annotated[int, msgspec.Meta(ge=1, le=9)]) -> None: ...
+def take_nested(box: Box, entries: list[Entry], table: dict[str, Point]) -> None: ...
 def dates(day: datetime.date) -> None: ...
-def unhinted(a, b=1): ...  # type: ignore[no-untyped-def]
+def take_unhinted(a, b=1): ...  # type: ignore[no-untyped-def]
 def take_annotated(a: Annotated[int, "How many."]) -> None: ...
 def keywords(a: int, /, b: int, *, c: int = 1) -> None: ...
 def optional(a: Optional[int], b: int = None) -> None: ...  # type: ignore[assignment] # noqa: UP045, RUF013
@@ -80,9 +80,9 @@ NULL = {"type": "null"}
             [],
         ),
         (choices, {"a": {"enum": ["x", "y"]}, "b": {"title": "Colour", "enum": ["blue", "red"]}}, ["a", "b"]),
-        (bounded, {"a": INTEGER | {"minimum": 1, "maximum": 9}}, ["a"]),
+        (take_bounded, {"a": INTEGER | {"minimum": 1, "maximum": 9}}, ["a"]),
         (dates, {"day": STRING | {"format": "date"}}, ["day"]),
-        (unhinted, {"a": {}, "b": {"default": 1}}, ["a"]),
+        (take_unhinted, {"a": {}, "b": {"default": 1}}, ["a"]),
         (take_annotated, {"a": INTEGER | {"description": "How many."}}, ["a"]),
         (keywords, {"a": INTEGER, "b": INTEGER, "c": INTEGER | {"default": 1}}, ["a", "b"]),
         (optional, {"a": {"anyOf": [INTEGER, NULL]}, "b": {"anyOf": [INTEGER, NULL]}}, ["a"]),
@@ -97,7 +97,7 @@ def test_schemas(function: Callable[..., Any], properties: dict[str, Any], requi
 
 
 def test_nested_types_are_inlined() -> None:
-    schema = schema_of(nested)
+    schema = schema_of(take_nested)
     assert "$ref" not in msgspec.json.encode(schema).decode()
     jsonschema_rs.validate(
         schema, {"box": {"corner": {"x": 1}}, "entries": [{"text": "a"}], "table": {"p": {"x": 1, "y": 2}}}

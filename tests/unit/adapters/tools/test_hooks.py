@@ -220,15 +220,15 @@ async def test_what_a_program_of_the_user_changes_belongs_to_the_call(tmp_path: 
 # -- the user's file --------------------------------------------------------------------------------------------------
 
 
-def configured(home: Path, text: str) -> tuple[Hook, ...]:
+def load_hooks(home: Path, text: str) -> tuple[Hook, ...]:
     (home / "config.toml").write_text(text)
     return load({"TREADLE_HOME": str(home)}).hooks
 
 
 def test_hooks_are_read_from_the_users_file(tmp_path: Path) -> None:
-    read = configured(tmp_path, '[[hooks]]\nwhen = "before"\ncommand = "guard"\ntools = ["a"]\ntimeout_s = 5\n')
+    read = load_hooks(tmp_path, '[[hooks]]\nwhen = "before"\ncommand = "guard"\ntools = ["a"]\ntimeout_s = 5\n')
     assert read == (Hook("before", "guard", ("a",), 5.0),)
-    assert configured(tmp_path, "") == ()
+    assert load_hooks(tmp_path, "") == ()
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_hooks_are_read_from_the_users_file(tmp_path: Path) -> None:
 def test_a_hook_that_cannot_be_understood_is_an_error(tmp_path: Path, text: str) -> None:
     """A guard that is misspelt must not be passed over."""
     with pytest.raises(ConfigError, match=r"config\.toml"):
-        configured(tmp_path, text)
+        load_hooks(tmp_path, text)
 
 
 # -- a project's file -------------------------------------------------------------------------------------------------

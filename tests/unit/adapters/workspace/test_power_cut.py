@@ -55,7 +55,7 @@ def _inode(status: os.stat_result) -> Inode:
 
 
 @contextmanager
-def watched() -> Iterator[Calls]:
+def watch_calls() -> Iterator[Calls]:
     """Every call goes through to the real one, and is written down."""
     calls = Calls()
     plain: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in ("fsync", "rename", "replace", "link")}
@@ -97,14 +97,14 @@ def decide_journal(folder: Path) -> None:
     Journals(folder / "journals").decide(Journal("c_1/1.0", str(folder), "commit"))
 
 
-def patched(folder: Path) -> None:
+def apply_patch(folder: Path) -> None:
     (folder / "old.txt").write_text("old")
     root = Root(str(folder))
     planned = plan(root, [change("old.txt", b"old", b"new", pre=sha256(b"old")), change("b", None, b"b", pre=None)])
     history(root).change("c_1/1.0", files_of(planned), {sha256(data): data for data in (b"new", b"b")})
 
 
-def captured(folder: Path) -> None:
+def capture_project(folder: Path) -> None:
     (folder / "old.txt").write_text("old")
     ProjectSnapshots(Root(str(folder)), folder.parent / "home").capture("c_1/1.0")
 
@@ -118,14 +118,16 @@ def set_down(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [write_new_file, overwritten, decide_journal, patched, captured, set_down], ids=lambda each: each.__name__
+    "step",
+    [write_new_file, overwritten, decide_journal, apply_patch, capture_project, set_down],
+    ids=lambda each: each.__name__,
 )
 def test_bytes_are_synced_before_a_file_gets_its_name_and_its_folder_after_that(
     step: Callable[[Path], None], tmp_path: Path
 ) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
-    with watched() as calls:
+    with watch_calls() as calls:
         step(folder)
     assert calls.names, "nothing was written"
     assert calls.problems() == []
@@ -135,7 +137,7 @@ def test_a_set_of_changes_is_synced_before_it_is_decided_and_made(tmp_path: Path
     bench = Bench(tmp_path)
     build(bench.project, {b"edited": Node("file", 0o644, b"old")})
     build(bench.goal, {b"edited": Node("file", 0o644, b"new"), b"made": Node("file", 0o600, b"made")})
-    with watched() as calls:
+    with watch_calls() as calls:
         bench.commit()
     file_names = [name for name in calls.names if name in ("edited", "made")]
     (journal,) = [place for place, call in enumerate(calls.seen) if call[3].endswith(".json")]

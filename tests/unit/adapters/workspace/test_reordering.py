@@ -150,13 +150,13 @@ class World:
         for path in FILES:
             self.project.write(path, text())
 
-    def expected(self, path: str, without: int = -1) -> str:
+    def build_expected_text(self, path: str, without: int = -1) -> str:
         standing = [each for each in self.edits if each.path == path and each.alive and each.run != without]
         return text(*((each.slot, each.content) for each in standing))
 
     def check(self) -> None:
         for path in FILES:
-            assert self.project.read(path).decode() == self.expected(path)
+            assert self.project.read(path).decode() == self.build_expected_text(path)
 
     def edit(self, run: int, changes: list[tuple[str, int, str]]) -> None:
         for path, slot, content in changes:
@@ -164,7 +164,7 @@ class World:
             if (path, slot, content) not in known_edits:  # nothing comes back by itself: it is always known whose it is
                 self.edits.append(Edit(run, path, slot, content))
         for path in FILES:
-            self.project.write(path, self.expected(path))
+            self.project.write(path, self.build_expected_text(path))
 
     def run(self, changes: list[tuple[str, int, str]]) -> None:
         number = self.project.begin_run()
@@ -172,8 +172,8 @@ class World:
             self.project.change(lambda one=one: self.edit(number, [one]))
 
     def undo(self, number: int, merge: bool) -> None:
-        old_texts = {path: self.expected(path) for path in FILES}
-        goals = {path: self.expected(path, number) for path in FILES}
+        old_texts = {path: self.build_expected_text(path) for path in FILES}
+        goals = {path: self.build_expected_text(path, number) for path in FILES}
         required_paths = [path for path in FILES if self._is_undoable(path, number, merge)]
         never = [path for path in FILES if not merge and self._foreign(path, number)]
         effect = self.project.undo(merge=merge, **self.project.run(number))
@@ -190,7 +190,7 @@ class World:
         event(f"undone {len(changed_paths)}, refused {len(effect.conflicts)}")
 
     def redo(self) -> None:
-        old_texts = {path: self.expected(path) for path in FILES}
+        old_texts = {path: self.build_expected_text(path) for path in FILES}
         effect = self.project.redo()
         undo = self.project.requests[-1].of
         changed_paths = {each.path for each in effect.files}
@@ -201,7 +201,7 @@ class World:
                 self.edits.append(each)
         for path in FILES:
             assert self.project.read(path).decode() == (
-                self.expected(path) if path in changed_paths else old_texts[path]
+                self.build_expected_text(path) if path in changed_paths else old_texts[path]
             )
 
     def _of(self, path: str, number: int) -> tuple[list[Edit], list[Edit]]:
@@ -213,7 +213,7 @@ class World:
     def _foreign(self, path: str, number: int) -> bool:
         _, later_edits = self._of(path, number)
         person = [each for each in later_edits if each.run == 0]
-        return bool(person) and self.expected(path, number) != self.expected(path)
+        return bool(person) and self.build_expected_text(path, number) != self.build_expected_text(path)
 
     def _is_undoable(self, path: str, number: int, merge: bool) -> bool:
         """True if no other standing edit of this file is near the run's edits, and a person's change is merged."""

@@ -193,7 +193,7 @@ NOBODY = 65534
 
 
 @contextmanager
-def unprivileged() -> Iterator[None]:
+def drop_privileges() -> Iterator[None]:
     """Root may write anything: run as another user for once."""
     if os.geteuid():
         yield
@@ -214,7 +214,7 @@ def test_a_file_that_its_owner_made_read_only_is_not_replaced() -> None:
         if not os.geteuid():
             os.chown(folder, NOBODY, -1)
             os.chown(file, NOBODY, -1)
-        with unprivileged(), pytest.raises(ToolError, match="read-only"):
+        with drop_privileges(), pytest.raises(ToolError, match="read-only"):
             write(Root(folder), "a.txt", b"new")
         assert file.read_bytes() == b"old"
 
@@ -260,7 +260,7 @@ def test_a_write_that_dies_leaves_the_old_file_and_can_be_swept(root: Root, proj
     assert subprocess.run([sys.executable, "-c", death, str(project)], check=False).returncode == 9
     assert (project / "src" / "a.txt").read_bytes() == b"inside\n"
     assert len(list(stage.iterdir())) == 1
-    assert not history(root).unfinished("c/1.0")
+    assert not history(root).is_unfinished("c/1.0")
     assert list(stage.iterdir()) == []
     assert [p.name for p in (project / "src").iterdir()] == ["a.txt"]
 

@@ -167,7 +167,7 @@ class FromFolder:
     def mtime_ns(self, path: str) -> int:
         return self.TIME
 
-    def touched(self) -> Iterable[tuple[str, int]]:
+    def list_touched_files(self) -> Iterable[tuple[str, int]]:
         return ()
 
 

@@ -53,7 +53,7 @@ async def read_to_end(connection: ClientConnection, read: bytearray | None = Non
     return bytes(read)
 
 
-def fed(pieces: Sequence[bytes]) -> tuple[ClientConnection, list[bytes]]:
+def feed_pieces(pieces: Sequence[bytes]) -> tuple[ClientConnection, list[bytes]]:
     """What becomes of an answer that comes in these pieces, without a network."""
     connection = ClientConnection()
     connection.transport = asyncio.Transport()
@@ -68,9 +68,9 @@ def fed(pieces: Sequence[bytes]) -> tuple[ClientConnection, list[bytes]]:
 def test_an_answer_may_be_cut_anywhere(answer: bytes) -> None:
     for at in range(1, len(answer)):
         for pieces in ((answer[:at], answer[at:]), [answer[n : n + at] for n in range(0, len(answer), at)]):
-            connection, body = fed(pieces)
+            connection, body = feed_pieces(pieces)
             assert (connection.ended, b"".join(body)) == (True, WHOLE)
-    assert fed([CHUNKED])[0]._head is not None
+    assert feed_pieces([CHUNKED])[0]._head is not None
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=list(ANSWERS))
@@ -107,7 +107,7 @@ async def test_what_is_used_again(answer: bytes, again: bool) -> None:
 
 
 async def test_what_comes_unasked_is_no_answer() -> None:
-    connection, _ = fed([ANSWERS["with its length"]])
+    connection, _ = feed_pieces([ANSWERS["with its length"]])
     connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
     assert not connection.is_reusable
 

@@ -181,7 +181,7 @@ async def secure_server(folder: Path, host: str) -> AsyncIterator[int]:
 
 
 @pytest.fixture
-def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def certificate_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of certificates; those of localhost are trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "localhost.crt"))
     connection._tls_context.cache_clear()
@@ -189,9 +189,9 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     connection._tls_context.cache_clear()
 
 
-async def test_tls_is_spoken_with_who_has_the_certificate(trusted: Path) -> None:
+async def test_tls_is_spoken_with_who_has_the_certificate(certificate_folder: Path) -> None:
     http = Http()
-    async with secure_server(trusted, "localhost") as port:
+    async with secure_server(certificate_folder, "localhost") as port:
         assert await http.get(f"https://localhost:{port}/v1", {}, Secret("")) == b"{}"
         with pytest.raises(ModelError, match="certificate verify failed") as caught:
             await http.get(f"https://127.0.0.1:{port}/v1", {}, Secret(""))
@@ -199,10 +199,10 @@ async def test_tls_is_spoken_with_who_has_the_certificate(trusted: Path) -> None
     assert caught.value.kind == "network"
 
 
-async def test_tls_is_spoken_with_nobody_else(trusted: Path) -> None:
+async def test_tls_is_spoken_with_nobody_else(certificate_folder: Path) -> None:
     http = Http()
-    certify(trusted, "localhost")
-    async with secure_server(trusted, "other.test") as port:
+    certify(certificate_folder, "localhost")
+    async with secure_server(certificate_folder, "other.test") as port:
         with pytest.raises(ModelError, match="certificate verify failed"):
             await http.get(f"https://localhost:{port}/v1", {}, Secret(""))
         await http.close()
@@ -232,8 +232,10 @@ def test_certifi_stands_in_for_a_store_that_is_missing(tmp_path: Path, monkeypat
     assert authorities() == own
 
 
-async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate, key = certify(trusted, "client.test")
+async def test_a_server_may_ask_for_a_client_certificate(
+    certificate_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = certify(certificate_folder, "client.test")
     certificate_names: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -243,14 +245,14 @@ async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypa
         writer.write(ANSWER)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certify(trusted, "localhost"))
+    context.load_cert_chain(*certify(certificate_folder, "localhost"))
     context.load_verify_locations(certificate)
     context.verify_mode = ssl.CERT_REQUIRED
     async with listening(serve, context) as port:
         url = f"https://localhost:{port}/v1"
         with pytest.raises(ModelError):
             await Http().get(url, {}, Secret(""))
-        both = trusted / "both.pem"
+        both = certificate_folder / "both.pem"
         both.write_bytes(certificate.read_bytes() + key.read_bytes())
         for cert_file, key_file in ((certificate, str(key)), (both, "")):
             monkeypatch.setenv("TREADLE_CLIENT_CERT", str(cert_file))
@@ -264,15 +266,15 @@ async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypa
 
 @pytest.mark.parametrize("problem", ["missing", "encrypted"])
 async def test_a_client_certificate_that_cannot_be_used_is_named(
-    trusted: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+    certificate_folder: Path, monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
-    certificate, key = certify(trusted, "localhost")
+    certificate, key = certify(certificate_folder, "localhost")
     if problem == "encrypted":
         secret = serialization.load_pem_private_key(key.read_bytes(), None)
         pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         key.write_bytes(secret.private_bytes(pem, form, serialization.BestAvailableEncryption(b"word")))
     else:
-        certificate.rename(trusted / "elsewhere.crt")
+        certificate.rename(certificate_folder / "elsewhere.crt")
     monkeypatch.setenv("TREADLE_CLIENT_CERT", str(certificate))
     monkeypatch.setenv("TREADLE_CLIENT_KEY", str(key))
     with pytest.raises(ModelError, match=r"localhost\.crt \(TREADLE_CLIENT_CERT\) cannot be used: ") as caught:
@@ -315,9 +317,9 @@ async def proxy(tunnel: Tunnel) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("status", ["200 Connection established", "201 Created", "204 No Content"])
-async def test_tls_goes_through_a_proxy_to_the_server_itself(trusted: Path, status: str) -> None:
+async def test_tls_goes_through_a_proxy_to_the_server_itself(certificate_folder: Path, status: str) -> None:
     tunnel = Tunnel(status=status)
-    async with secure_server(trusted, "localhost") as port, proxy(tunnel) as place:
+    async with secure_server(certificate_folder, "localhost") as port, proxy(tunnel) as place:
         way = ServerRoute(parse_address(f"https://localhost:{port}/v1"), parse_address(f"http://me:word@{place}"))
         connection = await way.connect()
         for _ in range(2):
@@ -330,9 +332,9 @@ async def test_tls_goes_through_a_proxy_to_the_server_itself(trusted: Path, stat
     assert "Proxy-Authorization: Basic bWU6d29yZA==" in head
 
 
-async def test_a_proxy_puts_no_bytes_before_the_answer_of_the_server(trusted: Path) -> None:
+async def test_a_proxy_puts_no_bytes_before_the_answer_of_the_server(certificate_folder: Path) -> None:
     tunnel = Tunnel(status="200 Connection established\r\n\r\n{}")
-    async with secure_server(trusted, "localhost") as port, proxy(tunnel) as place:
+    async with secure_server(certificate_folder, "localhost") as port, proxy(tunnel) as place:
         way = ServerRoute(parse_address(f"https://localhost:{port}/v1"), parse_address(f"http://{place}"))
         with pytest.raises(ConnectionError, match=f"the proxy {place} sent data"):
             await way.connect()

@@ -77,7 +77,7 @@ async def handle(_connection: Connection, method: str, params: dict[str, Any]) -
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[Peer]:
+async def connect_peer() -> AsyncIterator[Peer]:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     connection = Connection(reader, writer, handle)
@@ -111,7 +111,7 @@ async def connected() -> AsyncIterator[Peer]:
     ],
 )
 async def test_what_is_no_request_gets_an_error_and_the_connection_stays(body: bytes, answer: Any) -> None:
-    async with connected() as peer:
+    async with connect_peer() as peer:
         peer.send(body)
         assert await peer.error() == answer
         assert await peer.pong() == []
@@ -130,7 +130,7 @@ async def test_what_is_no_request_gets_an_error_and_the_connection_stays(body: b
     ],
 )
 async def test_a_header_that_cannot_be_read_is_answered_before_the_end(header: bytes) -> None:
-    async with connected() as peer:
+    async with connect_peer() as peer:
         peer.writer.write(header + b"\r\n\r\n")
         assert await peer.error() == (None, PARSE_ERROR)
         assert await peer.read() is None
@@ -147,7 +147,7 @@ async def test_a_header_that_cannot_be_read_is_answered_before_the_end(header: b
     ],
 )
 async def test_an_odd_answer_is_an_error_and_never_a_result(answer: dict[str, Any], code: int) -> None:
-    async with connected() as peer:
+    async with connect_peer() as peer:
         asking = asyncio.create_task(peer.connection.request("hooks.invoke", {}))
         request = await peer.read()
         peer.tell({"jsonrpc": "2.0", "id": True, "result": "of nobody"})
@@ -159,7 +159,7 @@ async def test_an_odd_answer_is_an_error_and_never_a_result(answer: dict[str, An
 
 
 async def test_a_request_whose_id_is_in_use_is_refused() -> None:
-    async with connected() as peer:
+    async with connect_peer() as peer:
         for _ in range(2):
             peer.tell({"id": 1, "method": "hang"})
         assert await peer.error() == (1, INVALID_REQUEST)
@@ -171,7 +171,7 @@ async def test_a_request_whose_id_is_in_use_is_refused() -> None:
 @pytest.mark.parametrize("method", ["hang", "ping"])
 async def test_a_request_that_is_cancelled_before_it_begins_is_answered_once(method: str) -> None:
     """Both messages are in one segment: the request is cancelled before its first step."""
-    async with connected() as peer:
+    async with connect_peer() as peer:
         for number in (1, 1, 2):  # the id of an answered request may be used again
             peer.writer.write(
                 frame({"id": number, "method": method})
@@ -183,7 +183,7 @@ async def test_a_request_that_is_cancelled_before_it_begins_is_answered_once(met
 
 
 async def test_requests_under_way_are_bounded() -> None:  # S-20
-    async with connected() as peer:
+    async with connect_peer() as peer:
         for number in range(MAX_UNDER_WAY + 1):
             peer.tell({"id": number, "method": "hang"})
         assert (await peer.error())[0] == MAX_UNDER_WAY
@@ -209,7 +209,7 @@ async def test_a_program_that_reads_no_more_fails_what_it_is_asked() -> None:
 
 
 async def test_a_result_that_cannot_be_written_is_an_error() -> None:
-    async with connected() as peer:
+    async with connect_peer() as peer:
         peer.tell({"id": 1, "method": "odd"})
         assert await peer.error() == (1, -32603)
         peer.connection.notify("session.event", {"text": "\ud800"})
@@ -230,7 +230,7 @@ async def test_whatever_comes_in_a_frame_the_connection_answers_on() -> None:
     """Random messages, some of them with damaged bytes. TEST_SEED repeats a run."""
     print(f"TEST_SEED={SEED}")
     chance = random.Random(SEED)
-    async with connected() as peer:
+    async with connect_peer() as peer:
         for number in range(400):
             body = bytearray(json.dumps(_value(chance)).encode())
             if body and chance.random() < 0.3:

@@ -29,7 +29,7 @@ the `end
 """
 
 
-def rendered(pieces: list[str], width: int = 40, *, markup: bool = True) -> str:
+def render_prose(pieces: list[str], width: int = 40, *, markup: bool = True) -> str:
     out: list[str] = []
 
     def write(line: Line) -> None:
@@ -44,7 +44,7 @@ def rendered(pieces: list[str], width: int = 40, *, markup: bool = True) -> str:
 
 
 def test_how_it_looks() -> None:
-    lines = rendered([TEXT]).split("\n")
+    lines = render_prose([TEXT]).split("\n")
     assert lines[0] == "<bold+cyan:A> <bold+cyan:title> <bold+cyan:with> <bold+cyan:code>"
     assert lines[2] == "A paragraph with <bold:two> <bold:words> and <cyan:x> <cyan:=> <cyan:**kw>,"
     assert "2**3 is no emphasis, nor is **kwargs." in lines
@@ -60,7 +60,7 @@ def test_how_it_looks() -> None:
 
 
 def test_without_colours_every_letter_stays() -> None:
-    output = rendered([TEXT], markup=False)
+    output = render_prose([TEXT], markup=False)
     assert output.split() == TEXT.split()
     assert all(len(line) <= 40 or "return" in line for line in output.split("\n"))
 
@@ -69,10 +69,10 @@ def test_without_colours_every_letter_stays() -> None:
 def test_it_does_not_matter_in_which_pieces_it_comes(cuts: list[int]) -> None:
     places = [0, *sorted(set(cuts)), len(TEXT)]
     pieces = [TEXT[start:end] for start, end in pairwise(places)]
-    assert rendered(pieces) == rendered([TEXT])
+    assert render_prose(pieces) == render_prose([TEXT])
 
 
 @given(st.text("ab *`#|-\n1.>~", max_size=60), st.integers(1, 60))
 def test_nothing_breaks_it_and_no_word_is_lost(text: str, position: int) -> None:
-    assert rendered([text[:position], text[position:]]) == rendered([text])
-    assert rendered([text], markup=False).split() == text.split()
+    assert render_prose([text[:position], text[position:]]) == render_prose([text])
+    assert render_prose([text], markup=False).split() == text.split()

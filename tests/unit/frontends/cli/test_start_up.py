@@ -65,7 +65,7 @@ OTHER_WORK = {
 """Modules that a run without servers, skills and telemetry does not need."""
 
 
-def loaded(*arguments: str) -> set[str]:
+def list_loaded_modules(*arguments: str) -> set[str]:
     program = (
         "import sys\n"
         f"sys.argv = ['treadle', *{arguments!r}]\n"
@@ -81,7 +81,7 @@ def loaded(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_the_first_words_load_not_even_click(option: str) -> None:
-    modules = loaded(option)
+    modules = list_loaded_modules(option)
     assert "treadle.frontends.cli" in modules
     assert not modules & (HEAVY | OTHER_WORK | {"click"})
 

@@ -40,7 +40,7 @@ def lines(*renderables: object, width: int = 80) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def finished(name: str, summary: str = "", **more: object) -> ShownCall:
+def make_finished_call(name: str, summary: str = "", **more: object) -> ShownCall:
     key = CallKey(f"1.{summary}")
     result = ExecutionComplete(key, True, **more)  # type: ignore[arg-type]
     return ShownCall(key=key, name=name, summary=summary, effect="read", completion=result)
@@ -57,7 +57,7 @@ def finished(name: str, summary: str = "", **more: object) -> ShownCall:
         Note(text=EVIL),
         Note(text=EVIL, mark="done"),
         Calls(calls=(ShownCall(key=CallKey("1"), name=EVIL, summary=EVIL, output=EVIL),)),
-        Calls(calls=(finished(EVIL, EVIL, result=EVIL, result_summary=EVIL),)),
+        Calls(calls=(make_finished_call(EVIL, EVIL, result=EVIL, result_summary=EVIL),)),
         Checklist(steps=(PlanStep(EVIL, "done"),)),
     ],
 )
@@ -70,7 +70,9 @@ def test_nothing_foreign_reaches_the_terminal(block: AnyBlock) -> None:  # S-12
 
 
 def test_reads_fold_into_one_line_and_unfold() -> None:
-    calls = [finished("read_file", f"{letter}.py") for letter in "abcdef"] + [finished("grep_search", "x")] * 3
+    calls = [make_finished_call("read_file", f"{letter}.py") for letter in "abcdef"] + [
+        make_finished_call("grep_search", "x")
+    ] * 3
     block = Calls(calls=tuple(calls))
     assert "read 6 files, searched 3 times" in text(block)
     assert text(block).count("\n") == 1
@@ -85,12 +87,14 @@ def test_a_failed_call_is_never_folded_away() -> None:
         effect="read",
         completion=ExecutionComplete(CallKey("1"), False),
     )
-    screen_text = text(Calls(calls=(finished("read_file", "a"), failed, finished("read_file", "c"))))
+    screen_text = text(
+        Calls(calls=(make_finished_call("read_file", "a"), failed, make_finished_call("read_file", "c")))
+    )
     assert "✗ read_file b" in screen_text
 
 
 def test_an_edit_shows_its_diff_with_numbers() -> None:  # W-04
-    call = finished("edit_file", "a.py", result=DIFF, diff_stat=DiffStat(2, 1))
+    call = make_finished_call("edit_file", "a.py", result=DIFF, diff_stat=DiffStat(2, 1))
     screen_text = text(Calls(calls=(call,)))
     assert f"+2 {MINUS}1" in screen_text
     assert f"1 {MINUS} x = 1" in screen_text
@@ -114,7 +118,7 @@ def test_thinking_is_one_line_with_its_duration() -> None:
 
 
 def test_a_terminal_without_unicode_gets_other_signs() -> None:
-    screen_text = text(Calls(calls=(finished("read_file", "a", result_summary="1 line"),)), marks=PLAIN)
+    screen_text = text(Calls(calls=(make_finished_call("read_file", "a", result_summary="1 line"),)), marks=PLAIN)
     assert screen_text.isascii()
 
 

@@ -26,17 +26,17 @@ Does = Callable[[Pilot[Any]], Awaitable[None]]
 async def nothing(pilot: Pilot[Any]) -> None: ...
 
 
-async def helped(pilot: Pilot[Any]) -> None:
+async def open_help(pilot: Pilot[Any]) -> None:
     await pilot.press("f1")
     await _until(pilot, lambda: isinstance(pilot.app.screen, Reading))  # the user's own commands are looked for first
 
 
-async def completed(pilot: Pilot[Any]) -> None:
+async def complete_command(pilot: Pilot[Any]) -> None:
     await pilot.press("/", "r", "e")
     await _until(pilot, lambda: pilot.app.query_one("#offers", OptionList).display)
 
 
-def listed(command: str) -> Does:
+def open_list(command: str) -> Does:
     """Typed: a list, of which no clock is part."""
 
     async def does(pilot: Pilot[Any]) -> None:
@@ -54,13 +54,13 @@ VIEWS: dict[str, tuple[Callable[[], Sequence[Event]], Does]] = {
     "conversation": (ended_log, nothing),
     "approval": (asking_log, nothing),
     "question": (question_log, nothing),
-    "completion": (ended_log, completed),
-    "list": (ended_log, listed("model")),
-    "chats": (ended_log, listed("chats")),
-    "review": (ended_log, listed("review")),
-    "rewind": (ended_log, listed("rewind")),
-    "jobs": (ended_log, listed("jobs")),
-    "help": (ended_log, helped),
+    "completion": (ended_log, complete_command),
+    "list": (ended_log, open_list("model")),
+    "chats": (ended_log, open_list("chats")),
+    "review": (ended_log, open_list("review")),
+    "rewind": (ended_log, open_list("rewind")),
+    "jobs": (ended_log, open_list("jobs")),
+    "help": (ended_log, open_help),
     "first run": (list, nothing),
 }
 

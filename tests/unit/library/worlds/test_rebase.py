@@ -29,7 +29,7 @@ def text(lines: Text) -> bytes:
     return f"{lines[0]}\n-\n-\n-\n{lines[1]}\n".encode()
 
 
-def joined(base: Text | None, ours: Text | None, theirs: Text | None) -> Text | None:
+def merge_versions(base: Text | None, ours: Text | None, theirs: Text | None) -> Text | None:
     """Merge the versions of a file. Raises Conflict if both changed the same line."""
     if theirs in (base, ours):
         return ours
@@ -106,7 +106,7 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
         elif was is not None and mine == was and yours is None and name in inside_names:
             assert content in (None, text(was)), "made anew as it was, and removed elsewhere: nothing is lost"
         else:
-            expected = joined(was, mine, yours)
+            expected = merge_versions(was, mine, yours)
             assert content == (None if expected is None else text(expected)), name
     result = case.worlds.bring_in("chat/1", case.world)
     assert not result.conflicts
@@ -116,7 +116,7 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
 
 def _clash(*states: Text | None) -> bool:
     with suppress(Conflict):
-        joined(*states)
+        merge_versions(*states)
         return False
     return True
 

@@ -57,7 +57,7 @@ def _names(top: int) -> list[str]:
     return names
 
 
-def applied(old_tree: dict[str, object], new_tree: dict[str, object], paths: set[str]) -> dict[str, object]:
+def apply_paths(old_tree: dict[str, object], new_tree: dict[str, object], paths: set[str]) -> dict[str, object]:
     """The tree with these paths as they are in the other one."""
     kept_nodes = {path: node for path, node in old_tree.items() if path not in paths}
     return {**kept_nodes, **{path: node for path, node in new_tree.items() if path in paths}}
@@ -106,7 +106,7 @@ def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -
             assert tree(case.project) == old_tree, "refused, and nothing changed"
             continue
         assert result.files == expected_effect.files
-        assert tree(case.project) == applied(old_tree, inside, {file.path for file in expected_effect.files})
+        assert tree(case.project) == apply_paths(old_tree, inside, {file.path for file in expected_effect.files})
         entries.append((old_tree, result))
     history = case.history(str(case.project), "", "")
     for number, (old_tree, result) in enumerate(reversed(entries)):

@@ -242,7 +242,7 @@ class GeminiConversation(AlternatingConversation):
         signatures: dict[int, str] = {}  # of calls
         behind: list[tuple[int, bytes]] = []  # signed parts behind so many calls
         at = 0
-        for block, sealed in self._returned(entry):
+        for block, sealed in self._unseal_thinking(entry):
             try:
                 mark = msgspec.json.decode(sealed.block, type=_Mark)
             except msgspec.MsgspecError:
@@ -293,7 +293,7 @@ class GeminiEncoder(RequestEncoder):
         if request.tools:
             parts.append(b'"tools":[{"functionDeclarations":' + self._encoded_tools(request.tools) + b"}]")
             parts.append(b'"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}')
-        parts.append(b'"contents":[' + _joined(self._pieces(request)))
+        parts.append(b'"contents":[' + _join_pieces(self._pieces(request)))
         return b"{" + b",".join(parts) + b"]}"
 
     def _tool(self, spec: ToolSpec) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def _encode_name(name: str) -> dict[str, str]:
     return {"name": safe_name if safe_name[0].isalpha() or safe_name[0] == "_" else f"_{safe_name}"}
 
 
-def _joined(pieces: Sequence[bytes]) -> bytes:
+def _join_pieces(pieces: Sequence[bytes]) -> bytes:
     if not pieces:
         return _USER + _GO_ON + b"]}"
     last = next(piece for piece in reversed(pieces) if not piece.startswith(b","))
@@ -344,8 +344,7 @@ _REFUSED = {  # patterns for the names of the parameters in error messages
 
 
 class Gemini(HttpModel):
-    """`thinking`: True to request the model's thoughts; by default the catalogue decides. `level`: in the provider's
-    words."""
+    """`thinking`: True to request thoughts; by default the catalogue decides. `level`: in the provider's words."""
 
     base_url = BASE_URL
     key_header = KEY_HEADER

@@ -35,7 +35,7 @@ class _Reducer:
         self._left -= 1
         if not isinstance(schema, Mapping) or self._left < 0:
             return dict(_ANY)
-        resolved, within = self._resolved(schema, within)
+        resolved, within = self._resolve_schema(schema, within)
         result = {key: resolved[key] for key, kind in _SAID_AS_IS.items() if isinstance(resolved.get(key), kind)}
         for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
             limit = resolved.get(exclusive)
@@ -53,7 +53,7 @@ class _Reducer:
             return self.reduce(choices[0], within) | result
         return result | self._plain(resolved, within)
 
-    def _resolved(self, schema: Schema, within: frozenset[str]) -> tuple[Schema, frozenset[str]]:
+    def _resolve_schema(self, schema: Schema, within: frozenset[str]) -> tuple[Schema, frozenset[str]]:
         """References are replaced by what they stand for, and parts that must all hold by one that says it all."""
         while isinstance(name := schema.get("$ref"), str):
             definition = self._named.get(name) if name not in within else {"type": "object"}
@@ -64,7 +64,7 @@ class _Reducer:
             return schema, within
         merged: dict[str, Any] = {}
         for part in (*(part for part in parts if isinstance(part, Mapping)), _without(schema, "allOf")):
-            resolved, within = self._resolved(part, within)
+            resolved, within = self._resolve_schema(part, within)
             properties = dict((*_parts(merged, "properties"), *_parts(resolved, "properties")))
             required = dict.fromkeys((*_names(merged.get("required")), *_names(resolved.get("required"))))
             merged |= resolved
@@ -74,7 +74,7 @@ class _Reducer:
 
     def _object(self, schema: Schema, choices: list[Any], within: frozenset[str]) -> dict[str, Any]:
         """An object of several shapes is one that may have the properties of each."""
-        shapes = (self._resolved(choice, within)[0] for choice in choices if isinstance(choice, Mapping))
+        shapes = (self._resolve_schema(choice, within)[0] for choice in choices if isinstance(choice, Mapping))
         properties = dict(part for shape in (*shapes, schema) for part in _parts(shape, "properties"))
         result: dict[str, Any] = {"type": "object"}
         if properties:

@@ -143,7 +143,7 @@ class VertexEndpoint:
         url = f"{self._base_url}/{VERSION}/projects/{project}/locations/{self._location}"
         return Access(url, grant.token, {"x-goog-user-project": grant.payer} if grant.payer else {})
 
-    def refused(self, access: Access, error: ModelError) -> bool:
+    def report_refusal(self, access: Access, error: ModelError) -> bool:
         """A token may be revoked, or a machine may have slept past its end."""
         if error.status != 401 or self._source.is_fixed:
             return False
@@ -170,4 +170,4 @@ def make_endpoint(context: ProviderContext) -> VertexEndpoint:
 
 
 def connect(name: str, context: ProviderContext) -> Vertex:
-    return Vertex(context.catalogue.look_up("vertex", name), endpoint=context.shared(make_endpoint), http=context.http)
+    return Vertex(context.catalogue.look_up("vertex", name), endpoint=context.share(make_endpoint), http=context.http)

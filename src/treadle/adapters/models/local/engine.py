@@ -5,8 +5,7 @@ Why a process and not a thread: while it loads, the library holds the interprete
 every chat and every lease; it takes the signal handlers of its process; and a fault in it would end its process.
 
 In:  {"library", "weights", "window", "threads"} once, then {"id", "body", "schema"} or {"stop": id}.
-Out: {"ready": true}, then per request the chunks of llama.cpp as they are, and {"end": id}.
-"""
+Out: {"ready": true}, then per request the chunks of llama.cpp as they are, and {"end": id}."""
 
 import importlib
 import json

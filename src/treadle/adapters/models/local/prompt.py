@@ -247,12 +247,12 @@ def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room
         else:
             groups.append([entry])
     message_groups = [[_message(entry, reply) for entry in group] for group in groups]
-    fitted_groups = message_groups if _size(message_groups) <= room else _fitted(message_groups, groups, reply, room)
+    fitted_groups = message_groups if _size(message_groups) <= room else _shorten(message_groups, groups, reply, room)
     start = [TemplateMessage("system", head)] if head else []
-    return Prompt((*start, *_merged(fitted_groups)), shortened=fitted_groups is not message_groups)
+    return Prompt((*start, *_merge_messages(fitted_groups)), shortened=fitted_groups is not message_groups)
 
 
-def _fitted(
+def _shorten(
     message_groups: list[list[TemplateMessage]], groups: list[list[Entry]], reply: str, room: int
 ) -> list[list[TemplateMessage]]:
     shortened = [[_message(entry, reply, OLD_RESULT_CHARS) for entry in group] for group in groups[:-1]]
@@ -283,14 +283,14 @@ def _message(entry: Entry, reply: str, result_chars: int = 0) -> TemplateMessage
             words = [_object(reply, {"text": text}) if reply else text] if text else []
             return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
         case ResultsEntry(results=results):
-            plain = [_unnumbered(result.text) for result in results]
+            plain = [_strip_line_numbers(result.text) for result in results]
             texts = [_cut_middle(text, result_chars) if result_chars else text for text in plain]
             return TemplateMessage("user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts))
         case _ as never:
             assert_never(never)
 
 
-def _unnumbered(text: str) -> str:
+def _strip_line_numbers(text: str) -> str:
     """Return the content of a file that was read, without line numbers. The header stays only if it says that this is a
     part of the file, or names its encoding or line ends. A small model would copy them into the file."""
     head, _, body = text.partition("\n")
@@ -313,7 +313,7 @@ def _object(name: str, arguments: Any) -> str:
     return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
-def _merged(groups: Sequence[Sequence[TemplateMessage]]) -> list[TemplateMessage]:
+def _merge_messages(groups: Sequence[Sequence[TemplateMessage]]) -> list[TemplateMessage]:
     """Roles that alternate, as many templates need it."""
     by_role = groupby((message for group in groups for message in group), lambda message: message.role)
     return [TemplateMessage(role, "\n\n".join(each.content for each in messages)) for role, messages in by_role]

@@ -115,7 +115,7 @@ def find_weights(name: str, home: Path | None) -> tuple[ModelInfo, Path]:
     if weights is None:
         if name.endswith(".gguf"):
             info = ModelInfo(PROVIDER, name, window=8_192, max_output=1_024, efforts=(), free=True)
-            return info, _checked(Path(name).expanduser())
+            return info, _require_gguf(Path(name).expanduser())
         raise ConfigError(f"no local model {name!r}; there are {', '.join(KNOWN)}, and any file: local:PATH.gguf")
     path = locate(weights, home)
     if path is None:
@@ -123,7 +123,7 @@ def find_weights(name: str, home: Path | None) -> tuple[ModelInfo, Path]:
             f"the weights of {weights.info.ref} ({weights.title}, {weights.size / 1e6:,.0f} MB) are not on this "
             f"machine; get them with: treadle models fetch {name}"
         )
-    return weights.info, _checked(path)
+    return weights.info, _require_gguf(path)
 
 
 def locate(weights: Weights, home: Path | None) -> Path | None:
@@ -141,7 +141,7 @@ def locate(weights: Weights, home: Path | None) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _checked(path: Path) -> Path:
+def _require_gguf(path: Path) -> Path:
     """The path, absolute, of what at least begins like a file of weights."""
     try:
         with path.open("rb") as file:

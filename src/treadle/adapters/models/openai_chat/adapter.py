@@ -89,7 +89,7 @@ class ChatConversation(ConversationEncoder):
                 # Servers refuse an empty name, with which the whole chat would be stuck.
                 function = {"name": call.name or "unnamed", "arguments": json_object(call.arguments)}
                 tool_calls.append({"id": ids[call.call], "type": "function", "function": function})
-        returned = [sealed.block for _, sealed in self._returned(entry)]
+        returned = [sealed.block for _, sealed in self._unseal_thinking(entry)]
         demanded = self._encoder.thinking_field
         if demanded and not any(demanded in _fields.decode(block) for block in returned):
             text = "".join(block.text for block in entry.thinking if block.model == self._encoder.ref)
@@ -97,8 +97,7 @@ class ChatConversation(ConversationEncoder):
         return self._join(message, returned, entry)
 
     def _join(self, body: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
-        """The message with the fields that go back. Mistral's thinking stands inside of the content, extras with their
-        call."""
+        """The message with the fields that go back. Mistral's thinking is in the content, extras with their call."""
         blocks: list[bytes] = []
         for block in returned:
             if CALL_EXTRAS not in (fields := _fields.decode(block)) and THINK_CHUNKS not in fields:

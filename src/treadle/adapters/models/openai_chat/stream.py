@@ -162,7 +162,7 @@ class ChatReader(EventReader):
                     return
                 if not data:
                     continue
-                part = self._mended(data, ChatChunk)
+                part = self._decode_part(data, ChatChunk)
             if content := _only_text(part):
                 say(content)
             elif event.event == "error" or part.error:
@@ -183,7 +183,7 @@ class ChatReader(EventReader):
         try:
             part = _decode(body)
         except (msgspec.MsgspecError, RecursionError):
-            part = self._mended(body, ChatChunk)
+            part = self._decode_part(body, ChatChunk)
         if part.error or not part.choices:
             raise self._no_document(body)
         self._read_chunk(part)

@@ -1,8 +1,7 @@
 """Tool calls that models write into their text, in the notations of real families of models: found, shown as text
 without them, repaired where they were cut off (P-01 to P-07). Pure; knows no model and no tool.
 
-    extract('Let me see. <tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>')
-"""
+    extract('Let me see. <tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>')"""
 
 from collections.abc import Collection
 

@@ -7,95 +7,71 @@ The scanner decides where a call may begin; this module does not search."""
 import re
 from collections.abc import Callable
 
-from treadle.adapters.models.text_calls import notations
+from treadle.adapters.models.text_calls import notations, shapes
 from treadle.adapters.models.text_calls.reader import read
-from treadle.adapters.models.text_calls.shapes import (
-    BETWEEN,
-    ENDING,
-    FENCE_END,
-    NAME,
-    NAME_KEYS,
-    OPENER,
-    OPENERS,
-    OPENING_KEYS,
-    PYTHON,
-    SEPARATOR,
-    WORD,
-    FoundCalls,
-    Missed,
-    Result,
-    Source,
-    TextCall,
-    Wrapper,
-    is_only_calls,
-    is_partial_opener,
-    may_become_known,
-    normalize_name,
-    skip,
-    spaces,
-)
 
-_Reader = Callable[[Source, int], Result]
+_Reader = Callable[[shapes.Source, int], shapes.Result]
 
 _FENCE = re.compile(r"```\w{0,20}[ \t]{0,8}\n?")
-_HEAD = re.compile(rf"({NAME.pattern})\s{{0,40}}(?=[{{<(])")
-_MISTRAL = re.compile(rf"({NAME.pattern})(?:\[CALL_ID\][\w-]{{0,64}})?(?:\[ARGS\])?\s{{0,40}}(?={{)")
-_SECTION_HEAD = rf"(?:function\s{{0,8}}(?:{SEPARATOR})\s{{0,8}})?({NAME.pattern})\s{{0,8}}(?:{SEPARATOR})?\s{{0,40}}"
+_HEAD = re.compile(rf"({shapes.NAME.pattern})\s{{0,40}}(?=[{{<(])")
+_MISTRAL = re.compile(rf"({shapes.NAME.pattern})(?:\[CALL_ID\][\w-]{{0,64}})?(?:\[ARGS\])?\s{{0,40}}(?={{)")
+_SECTION_NAME = rf"({shapes.NAME.pattern})\s{{0,8}}(?:{shapes.SEPARATOR})?\s{{0,40}}"
+_SECTION_HEAD = rf"(?:function\s{{0,8}}(?:{shapes.SEPARATOR})\s{{0,8}})?{_SECTION_NAME}"
 _SECTION = re.compile(rf"{_SECTION_HEAD}(```\w{{0,20}}\s{{0,8}})?(?={{)")
-_GEMMA = re.compile(rf"call:({NAME.pattern})\s{{0,40}}(?={{)")
+_GEMMA = re.compile(rf"call:({shapes.NAME.pattern})\s{{0,40}}(?={{)")
 
 # A call may have no arguments, and then some models write nothing where they would stand. What ends the call must have
 # come: else they may be yet to come, or were cut off.
-_TAG_EMPTY = re.compile(rf"({NAME.pattern})\s{{0,40}}(?={ENDING.pattern})")
+_TAG_EMPTY = re.compile(rf"({shapes.NAME.pattern})\s{{0,40}}(?={shapes.ENDING.pattern})")
 _MISTRAL_EMPTY = re.compile(
-    rf"({NAME.pattern})(?:\[CALL_ID\][\w-]{{0,64}})?\[ARGS\]\s{{0,40}}(?={ENDING.pattern}|\[TOOL_CALLS\])"
+    rf"({shapes.NAME.pattern})(?:\[CALL_ID\][\w-]{{0,64}})?\[ARGS\]\s{{0,40}}(?={shapes.ENDING.pattern}|\[TOOL_CALLS\])"
 )
-_SECTION_EMPTY = re.compile(rf"{_SECTION_HEAD}(?:```\w{{0,20}}\s{{0,8}}```\s{{0,8}})?(?={ENDING.pattern})")
+_SECTION_EMPTY = re.compile(rf"{_SECTION_HEAD}(?:```\w{{0,20}}\s{{0,8}}```\s{{0,8}})?(?={shapes.ENDING.pattern})")
 
 
-def read_marked(source: Source, at: int) -> Result:
+def read_marked(source: shapes.Source, at: int) -> shapes.Result:
     """The call at an opener, or at several."""
     text, depth = source.text, 0
-    while (opener := OPENER.match(text, at)) is not None:
-        family, at = OPENERS[opener[0]], spaces(text, opener.end())
+    while (opener := shapes.OPENER.match(text, at)) is not None:
+        family, at = shapes.OPENERS[opener[0]], shapes.spaces(text, opener.end())
         depth += family not in ("mistral", "python")
         if at == len(text):
             return source.missed_at_end()
-        if family not in ("tag", "section") or OPENER.match(text, at) is None:
+        if family not in ("tag", "section") or shapes.OPENER.match(text, at) is None:
             outcome = _READERS[family](source, opener.end() if family in _EXACT else at)
-            return outcome._replace(depth=depth) if isinstance(outcome, FoundCalls) else outcome
-    return Missed(at)
+            return outcome._replace(depth=depth) if isinstance(outcome, shapes.FoundCalls) else outcome
+    return shapes.Missed(at)
 
 
-def _tag(source: Source, at: int) -> Result:
+def _tag(source: shapes.Source, at: int) -> shapes.Result:
     text = source.text
     fence = _FENCE.match(text, at)
     if fence is None:
         return _tag_body(source, at)
-    at = spaces(text, fence.end())
+    at = shapes.spaces(text, fence.end())
     if at == len(text):
         return source.missed_at_end()
     outcome = _python_lines(source, at) if text[at].isidentifier() else _tag_body(source, at)
-    return outcome._replace(fenced=True) if isinstance(outcome, FoundCalls) else outcome
+    return outcome._replace(fenced=True) if isinstance(outcome, shapes.FoundCalls) else outcome
 
 
-def _python_lines(source: Source, at: int) -> Result:
+def _python_lines(source: shapes.Source, at: int) -> shapes.Result:
     """Calls in Python's notation, one or more: so MiniCPM 3 and 4 write them."""
     text = source.text
-    calls: list[TextCall] = []
+    calls: list[shapes.TextCall] = []
     while True:
         outcome = _tag_body(source, at)
-        if not isinstance(outcome, FoundCalls):
-            return FoundCalls(calls, at) if calls and outcome is not None else outcome
+        if not isinstance(outcome, shapes.FoundCalls):
+            return shapes.FoundCalls(calls, at) if calls and outcome is not None else outcome
         calls += outcome.calls
-        at = skip(BETWEEN, text, outcome.end)
+        at = shapes.skip(shapes.BETWEEN, text, outcome.end)
         if at == len(text) and not source.final:
             return None
         if at == len(text) or not text[at].isidentifier():
-            return FoundCalls(calls, outcome.end)
+            return shapes.FoundCalls(calls, outcome.end)
 
 
-def _tag_body(source: Source, at: int) -> Result:
+def _tag_body(source: shapes.Source, at: int) -> shapes.Result:
     text = source.text
     if text[at] in "{[":
         return _behind_data(source, at)
@@ -103,7 +79,7 @@ def _tag_body(source: Source, at: int) -> Result:
         return None
     empty = _TAG_EMPTY.match(text, at)
     if empty is not None and (
-        source.tool_names is None or normalize_name(empty[1], source.tool_names) in source.tool_names
+        source.tool_names is None or shapes.normalize_name(empty[1], source.tool_names) in source.tool_names
     ):
         return _without_arguments(source, empty)
     head = _HEAD.match(text, at)
@@ -118,28 +94,30 @@ def _tag_body(source: Source, at: int) -> Result:
             return source.read_python(at)
 
 
-def _behind_data(source: Source, at: int) -> Result:
+def _behind_data(source: shapes.Source, at: int) -> shapes.Result:
     """A call, or other objects and then the call: some models first write what they think of it."""
     text = source.text
     while True:
         outcome = source.list_or_value(at)
-        if not isinstance(outcome, Missed) or outcome.is_cut_off or text[at] != "{" or text[outcome.end - 1] != "}":
+        if not isinstance(outcome, shapes.Missed) or outcome.is_cut_off:
             return outcome
-        at = skip(BETWEEN, text, outcome.end)
+        if text[at] != "{" or text[outcome.end - 1] != "}":
+            return outcome
+        at = shapes.skip(shapes.BETWEEN, text, outcome.end)
         if at == len(text) and not source.final:
             return None
         if at == len(text) or text[at] != "{":
             return outcome
 
 
-def _without_arguments(source: Source, head: re.Match[str]) -> Result:
-    return FoundCalls([source.call(head[1], {})], head.end())
+def _without_arguments(source: shapes.Source, head: re.Match[str]) -> shapes.Result:
+    return shapes.FoundCalls([source.call(head[1], {})], head.end())
 
 
 def _make_reader(head: re.Pattern[str], empty: re.Pattern[str] | None = None, *, takes_data: bool = False) -> _Reader:
     """A family that writes a name and then the arguments. `empty`: as it writes a call without arguments."""
 
-    def read_call(source: Source, at: int) -> Result:
+    def read_call(source: shapes.Source, at: int) -> shapes.Result:
         if takes_data and source.text[at] in "{[":
             return source.read_value(at)
         match = head.match(source.text, at)
@@ -148,21 +126,21 @@ def _make_reader(head: re.Pattern[str], empty: re.Pattern[str] | None = None, *,
         if match is None:
             return _name_arriving(source, at)
         outcome = source.read_named(match[1], match.end())
-        return outcome._replace(fenced=match.lastindex == 2) if isinstance(outcome, FoundCalls) else outcome
+        return outcome._replace(fenced=match.lastindex == 2) if isinstance(outcome, shapes.FoundCalls) else outcome
 
     return read_call
 
 
-def _python_tag(source: Source, at: int) -> Result:
+def _python_tag(source: shapes.Source, at: int) -> shapes.Result:
     if source.text[at] in "{[":
         return source.list_or_value(at)
-    return source.read_python(at) if source.text[at].isidentifier() else Missed(at)
+    return source.read_python(at) if source.text[at].isidentifier() else shapes.Missed(at)
 
 
-def _apertus(source: Source, at: int) -> Result:
+def _apertus(source: shapes.Source, at: int) -> shapes.Result:
     """A list of objects, each with one key, which is the name, and the arguments behind it."""
     if source.text[at] not in "[{":
-        return Missed(at)
+        return shapes.Missed(at)
     if (parsed := source.parse(at)) is None:
         return None
     items = parsed.value if isinstance(parsed.value, list) else [parsed.value]
@@ -170,11 +148,11 @@ def _apertus(source: Source, at: int) -> Result:
     calls = [
         source.call(name, arguments or {}, parsed.state != "whole" and number == len(pairs) - 1)
         for number, (name, arguments) in enumerate(pairs)
-        if NAME.fullmatch(name) and (isinstance(arguments, dict) or arguments is None)
+        if shapes.NAME.fullmatch(name) and (isinstance(arguments, dict) or arguments is None)
     ]
     if not calls or len(calls) < len(pairs):
         return source.read_value(at)
-    return FoundCalls(calls, parsed.end)
+    return shapes.FoundCalls(calls, parsed.end)
 
 
 # Here what stands directly behind the opener belongs to it, spaces too.
@@ -182,7 +160,7 @@ _EXACT = ("function", "invoke", "harmony", "xtml", "namespaced")
 _READERS: dict[str, _Reader] = {
     "tag": _tag,
     # `<tools>` marks the definitions that models are given; some small ones put their calls into it.
-    "tools": lambda source, at: source.read_value(at, marked=False) if source.text[at] in "{[" else Missed(at),
+    "tools": lambda source, at: source.read_value(at, marked=False) if source.text[at] in "{[" else shapes.Missed(at),
     "function": notations.read_function,
     "invoke": lambda source, at: notations.read_function(source, at, notations.INVOKE_NAME),
     "mistral": _make_reader(_MISTRAL, _MISTRAL_EMPTY, takes_data=True),
@@ -198,11 +176,11 @@ _READERS: dict[str, _Reader] = {
 }
 
 
-def _name_arriving(source: Source, at: int) -> Result:
+def _name_arriving(source: shapes.Source, at: int) -> shapes.Result:
     """A name may stand there, or a word of markup, of which the rest has not come."""
     if source.text[at].isidentifier():
         return source.short(at)
-    return None if not source.final and is_partial_opener(source.text, at) else Missed(at)
+    return None if not source.final and shapes.is_partial_opener(source.text, at) else shapes.Missed(at)
 
 
 JSON_FENCES = frozenset(("", "json", "json5", "jsonc"))
@@ -210,123 +188,123 @@ TOOL_FENCES = frozenset(("tool_call", "tool_calls", "tool", "tools", "tool_use",
 CODE_FENCES = frozenset(("tool_code",))
 CALL_FENCES = JSON_FENCES | TOOL_FENCES | CODE_FENCES
 
-_WORD_ARRIVING = re.compile(rf"{WORD}(?:\.{WORD}){{0,3}}\.?\Z")
+_WORD_ARRIVING = re.compile(rf"{shapes.WORD}(?:\.{shapes.WORD}){{0,3}}\.?\Z")
 
 
-def read_fenced(source: Source, info: str, at: int) -> Result:
+def read_fenced(source: shapes.Source, info: str, at: int) -> shapes.Result:
     """The calls that a fenced block consists of. `at` is the place behind its opening line."""
     text = source.text
-    calls: list[TextCall] = []
+    calls: list[shapes.TextCall] = []
     while True:
-        at = skip(BETWEEN, text, at)
+        at = shapes.skip(shapes.BETWEEN, text, at)
         if at == len(text):
             if not source.final:
                 return None
-            return FoundCalls(calls, at) if calls else Missed(at)
+            return shapes.FoundCalls(calls, at) if calls else shapes.Missed(at)
         if text.startswith("```", at):
-            return FoundCalls(calls, at, fenced=True) if calls else Missed(at)
+            return shapes.FoundCalls(calls, at, fenced=True) if calls else shapes.Missed(at)
         if not source.final and "```".startswith(text[at:]):
             return None
         outcome = _fenced_item(source, info, at)
-        if not isinstance(outcome, FoundCalls):
+        if not isinstance(outcome, shapes.FoundCalls):
             return outcome
         calls += outcome.calls
         at = outcome.end
-        if OPENER.match(text, at) or outcome.fenced:
-            return FoundCalls(calls, at, fenced=True)
+        if shapes.OPENER.match(text, at) or outcome.fenced:
+            return shapes.FoundCalls(calls, at, fenced=True)
 
 
-def _fenced_item(source: Source, info: str, at: int) -> Result:
+def _fenced_item(source: shapes.Source, info: str, at: int) -> shapes.Result:
     text = source.text
-    if OPENER.match(text, at):
+    if shapes.OPENER.match(text, at):
         outcome = read_marked(source, at)
-        return outcome._replace(fenced=True) if isinstance(outcome, FoundCalls) else outcome
-    if not source.final and is_partial_opener(text, at):
+        return outcome._replace(fenced=True) if isinstance(outcome, shapes.FoundCalls) else outcome
+    if not source.final and shapes.is_partial_opener(text, at):
         return None
     if info in CODE_FENCES and text[at].isidentifier():
         return _if_known(source, source.read_python(at))
     if text[at] not in "{[":
-        return Missed(at)
+        return shapes.Missed(at)
     if info not in JSON_FENCES:
-        return source.read_value(at, border=FENCE_END)
+        return source.read_value(at, border=shapes.FENCE_END)
     if source.tool_names is not None:
-        return read_bare(source, at, border=FENCE_END)
+        return read_bare(source, at, border=shapes.FENCE_END)
     value = read(text, at, final=source.final)
-    if not is_only_calls(value.value) and (value.state != "cut" or source.final):
-        return Missed(value.end)
-    return source.read_value(at, border=FENCE_END)
+    if not shapes.is_only_calls(value.value) and (value.state != "cut" or source.final):
+        return shapes.Missed(value.end)
+    return source.read_value(at, border=shapes.FENCE_END)
 
 
-def _if_known(source: Source, outcome: Result) -> Result:
-    if isinstance(outcome, FoundCalls) and not all(
+def _if_known(source: shapes.Source, outcome: shapes.Result) -> shapes.Result:
+    if isinstance(outcome, shapes.FoundCalls) and not all(
         source.tool_names is None or call.name in source.tool_names for call in outcome.calls
     ):
-        return Missed(outcome.end)
+        return shapes.Missed(outcome.end)
     return outcome
 
 
-def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None) -> Result:
+def read_bare(source: shapes.Source, at: int, *, border: re.Pattern[str] | None = None) -> shapes.Result:
     """A call that nothing marks: JSON, or a list in Python's notation, with the name of a tool that is known."""
     text = source.text
-    inside = at if text[at] == "{" else spaces(text, at + 1)
+    inside = at if text[at] == "{" else shapes.spaces(text, at + 1)
     if inside == len(text):
-        return Missed(inside) if source.final else None
+        return shapes.Missed(inside) if source.final else None
     if text[inside] != "{":
         return _bare_python(source, inside)
     viable = _viable(source, inside)
     if not viable:
-        return None if viable is None else Missed(inside)
+        return None if viable is None else shapes.Missed(inside)
     outcome = source.read_value(at, marked=False, border=border)
-    if isinstance(outcome, Missed) and inside > at:  # the bracket may belong to the prose before a call
+    if isinstance(outcome, shapes.Missed) and inside > at:  # the bracket may belong to the prose before a call
         alone = source.read_value(inside, marked=False, border=None)
-        return alone._replace(begin=inside) if isinstance(alone, FoundCalls) else outcome
+        return alone._replace(begin=inside) if isinstance(alone, shapes.FoundCalls) else outcome
     return outcome
 
 
-def _bare_python(source: Source, at: int) -> Result:
-    head = PYTHON.match(source.text, at)
+def _bare_python(source: shapes.Source, at: int) -> shapes.Result:
+    head = shapes.PYTHON.match(source.text, at)
     if head is None or head[1]:
         word = _WORD_ARRIVING.match(source.text, at)
-        arriving = word is not None and not source.final and may_become_known(word[0], source.tool_names)
-        return None if arriving else Missed(at)
-    if normalize_name(head[2], source.tool_names) not in (source.tool_names or ()):
-        return Missed(at)
+        arriving = word is not None and not source.final and shapes.may_become_known(word[0], source.tool_names)
+        return None if arriving else shapes.Missed(at)
+    if shapes.normalize_name(head[2], source.tool_names) not in (source.tool_names or ()):
+        return shapes.Missed(at)
     return _if_known(source, source.read_python_list(at))
 
 
 _ADDRESS = ">>>"
-_ADDRESSED = re.compile(rf"(?:{_ADDRESS})?+({NAME.pattern})(?:[ \t]{{0,8}}\n\s{{0,20}}(?:({{)|(\Z))?|(\Z))")
+_ADDRESSED = re.compile(rf"(?:{_ADDRESS})?+({shapes.NAME.pattern})(?:[ \t]{{0,8}}\n\s{{0,20}}(?:({{)|(\Z))?|(\Z))")
 
 
-def read_addressed(source: Source, at: int) -> Result:
+def read_addressed(source: shapes.Source, at: int) -> shapes.Result:
     """Functionary 3.2: `>>>name`, and its arguments on the next line; `>>>all` is for the user (llama.cpp's parser
     and tests). The prompt ends with the first `>>>`, so that an answer may begin without it."""
     text, tool_names = source.text, source.tool_names
     if not tool_names:
-        return Missed(at)
+        return shapes.Missed(at)
     if not source.final and len(text) - at <= len(_ADDRESS) and _ADDRESS.startswith(text[at:]):
         return None
     marked = text.startswith(_ADDRESS, at)
     if marked and text.startswith("all\n", at + len(_ADDRESS)):
-        return Wrapper(at + len(_ADDRESS) + 4)
+        return shapes.Wrapper(at + len(_ADDRESS) + 4)
     head = _ADDRESSED.match(text, at)
     if head is None:
-        return Missed(at)
+        return shapes.Missed(at)
     if head[4] is not None and not source.final:
-        arriving = may_become_known(head[1], tool_names) or (marked and "all".startswith(head[1]))
-        return None if arriving else Missed(at)
-    if normalize_name(head[1], tool_names) not in tool_names:
-        return Missed(at)
+        arriving = shapes.may_become_known(head[1], tool_names) or (marked and "all".startswith(head[1]))
+        return None if arriving else shapes.Missed(at)
+    if shapes.normalize_name(head[1], tool_names) not in tool_names:
+        return shapes.Missed(at)
     if head[2]:
         return source.read_named(head[1], head.end() - 1)
-    return None if head[3] is not None and not source.final else Missed(at)
+    return None if head[3] is not None and not source.final else shapes.Missed(at)
 
 
 _KEY = re.compile(r"""\{\s*+(?:(["'“‘])([\w]{0,20})(?:["'”’](\s*+(?::\s*+)?+))?+)?+""")  # noqa: RUF001
 _STRING = re.compile(r"""["'“‘]([\w.:/-]{0,128}+)(["'”’])?""")  # noqa: RUF001
 
 
-def _viable(source: Source, at: int) -> bool | None:
+def _viable(source: shapes.Source, at: int) -> bool | None:
     """True if a JSON object begins as calls do: with a key that calls have, and if that key is the name, with a known
     name. None if too little of it has arrived."""
     text = source.text
@@ -335,13 +313,13 @@ def _viable(source: Source, at: int) -> bool | None:
         return False
     arrived = match.end() < len(text) or source.final
     if match[3] is None:
-        begins = match[2] is None or any(key.startswith(match[2]) for key in OPENING_KEYS)
+        begins = match[2] is None or any(key.startswith(match[2]) for key in shapes.OPENING_KEYS)
         return None if not arrived and begins else False
-    if match[2] not in OPENING_KEYS:
+    if match[2] not in shapes.OPENING_KEYS:
         return False
     if ":" not in match[3]:
         return False if arrived else None
-    if match[2] not in NAME_KEYS:
+    if match[2] not in shapes.NAME_KEYS:
         return True
     if not arrived:
         return None
@@ -350,5 +328,5 @@ def _viable(source: Source, at: int) -> bool | None:
         return text[match.end() : match.end() + 1] == "{"
     if value[2] is None:
         is_open = value.end() == len(text) and not source.final
-        return None if is_open and may_become_known(value[1], source.tool_names) else False
-    return source.tool_names is not None and normalize_name(value[1], source.tool_names) in source.tool_names
+        return None if is_open and shapes.may_become_known(value[1], source.tool_names) else False
+    return source.tool_names is not None and shapes.normalize_name(value[1], source.tool_names) in source.tool_names

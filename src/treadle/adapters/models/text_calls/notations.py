@@ -20,23 +20,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from treadle.adapters.models.text_calls import shapes
 from treadle.adapters.models.text_calls.reader import MAX_DEPTH, json_or_text, partial_length
-from treadle.adapters.models.text_calls.shapes import (
-    DSML,
-    ENDING,
-    MINIMAX,
-    NAME,
-    FoundCalls,
-    Missed,
-    Result,
-    Source,
-    Wrapper,
-    spaces,
-)
 
 HEAD_OF_TAG = 300  # A parameter's opening tag is shorter than this
 
-_DSML = rf"(?:{DSML})?"
+_DSML = rf"(?:{shapes.DSML})?"
 _FUNCTION_NAME = re.compile(r"""\s{0,8}["']?([^>\s"']{1,128})["']?\s{0,8}>""")
 INVOKE_NAME = re.compile(r"""\s{0,8}["']([^>\s"']{1,128})["'][^>\n]{0,80}>""")
 _PARAMETER = re.compile(
@@ -67,16 +56,16 @@ class _Parameter(NamedTuple):
     is_complete: bool
 
 
-def read_function(source: Source, at: int, header: re.Pattern[str] = _FUNCTION_NAME) -> Result:
+def read_function(source: shapes.Source, at: int, header: re.Pattern[str] = _FUNCTION_NAME) -> shapes.Result:
     """Behind `<function=`, or with another header behind `<invoke name=`."""
     text = source.text
     match = header.match(text, at)
     if match is None:
         return source.short(at)
     name = match[1]
-    if match[0].endswith("/>") and NAME.fullmatch(name.removesuffix("/")):
-        return FoundCalls([source.call(name.removesuffix("/"), {})], match.end())
-    body = spaces(text, match.end())
+    if match[0].endswith("/>") and shapes.NAME.fullmatch(name.removesuffix("/")):
+        return shapes.FoundCalls([source.call(name.removesuffix("/"), {})], match.end())
+    body = shapes.spaces(text, match.end())
     if text[body : body + 1] == "{":
         return source.read_named(name, body, border=None)
     arguments: dict[str, object] = {}
@@ -85,14 +74,14 @@ def read_function(source: Source, at: int, header: re.Pattern[str] = _FUNCTION_N
         if not parameter.is_complete and not source.final:
             return None
         arguments[parameter.key] = parameter.value
-        end = spaces(text, parameter.end)
+        end = shapes.spaces(text, parameter.end)
     is_closed = _CLOSED.match(text, end) is not None
     over = is_closed or (end < len(text) and text[end] != "<")
     if not over and not source.final and len(text) - end < HEAD_OF_TAG:
         return None
-    if not NAME.fullmatch(name) or (not is_closed and not arguments and end < len(text)):
-        return Missed(end)
-    return FoundCalls([source.call(name, arguments, not over)], end)
+    if not shapes.NAME.fullmatch(name) or (not is_closed and not arguments and end < len(text)):
+        return shapes.Missed(end)
+    return shapes.FoundCalls([source.call(name, arguments, not over)], end)
 
 
 def _parameters(text: str, at: int) -> Iterator[_Parameter]:
@@ -112,12 +101,12 @@ def _parameters(text: str, at: int) -> Iterator[_Parameter]:
         elif (data := _CDATA.fullmatch(str(value))) is not None:
             value = data[1]
         # An end that only the end of the text made one may yet turn out to be content.
-        is_complete = spaces(text, closing.end()) < len(text)
+        is_complete = shapes.spaces(text, closing.end()) < len(text)
         yield _Parameter(key, value, closing.end(), is_complete)
-        at = spaces(text, closing.end())
+        at = shapes.spaces(text, closing.end())
 
 
-def read_arg_keys(source: Source, at: int, name: str) -> Result:
+def read_arg_keys(source: shapes.Source, at: int, name: str) -> shapes.Result:
     """Behind the name: pairs of `<arg_key>` and `<arg_value>`."""
     text = source.text
     arguments: dict[str, object] = {}
@@ -128,16 +117,16 @@ def read_arg_keys(source: Source, at: int, name: str) -> Result:
                 return None
             end = len(text) if closing is None else closing.start()
             arguments[opening[1]] = _CUT_TAG.sub("", text[opening.end() : end])
-            return FoundCalls([source.call(name, arguments, closing is None)], len(text))
+            return shapes.FoundCalls([source.call(name, arguments, closing is None)], len(text))
         arguments[opening[1]] = text[opening.end() : closing.start()]
-        at = spaces(text, closing.end())
+        at = shapes.spaces(text, closing.end())
     arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
     if arriving and len(text) - at < HEAD_OF_TAG:
         return None
-    return FoundCalls([source.call(name, arguments)], at) if arguments else source.short(at)
+    return shapes.FoundCalls([source.call(name, arguments)], at) if arguments else source.short(at)
 
 
-_MARK = re.escape(MINIMAX)
+_MARK = re.escape(shapes.MINIMAX)
 _TAG = re.compile(rf"{_MARK}\s{{0,8}}<(/?)([^<>\s/]{{1,128}})>")
 _HALF_TAG = re.compile(rf"{_MARK}\s{{0,8}}<?/?[^<>\s/]{{0,128}}\Z")
 
@@ -154,14 +143,14 @@ class _Node(msgspec.Struct):
         return [value for _, value in self.inner] if is_list else dict(self.inner)
 
 
-def read_namespaced(source: Source, at: int) -> Result:
+def read_namespaced(source: shapes.Source, at: int) -> shapes.Result:
     """Behind `]<]minimax[>[<invoke name=`."""
     text = source.text
     head = INVOKE_NAME.match(text, at)
     if head is None:
         return source.short(at)
-    if not NAME.fullmatch(head[1]):
-        return Missed(head.end())
+    if not shapes.NAME.fullmatch(head[1]):
+        return shapes.Missed(head.end())
     nodes, at, guessed = [_Node("")], head.end(), False
     while (tag := _TAG.search(text, at)) is not None:
         nodes[-1].text.append(text[at : tag.start()])
@@ -175,7 +164,7 @@ def read_namespaced(source: Source, at: int) -> Result:
         at = tag.end()
     if not source.final:
         return None
-    nodes[-1].text.append(_HALF_TAG.sub("", text[at : len(text) - partial_length(text[at:], MINIMAX)]))
+    nodes[-1].text.append(_HALF_TAG.sub("", text[at : len(text) - partial_length(text[at:], shapes.MINIMAX)]))
     return _build_call(source, head[1], nodes, len(text), True)
 
 
@@ -184,49 +173,49 @@ def _close(nodes: list[_Node]) -> None:
     nodes[-1].inner.append((node.key, node.value()))
 
 
-def _build_call(source: Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> Result:
+def _build_call(source: shapes.Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> shapes.Result:
     while len(nodes) > 1:
         _close(nodes)
-    return FoundCalls([source.call(name, dict(nodes[0].inner), guessed)], end)
+    return shapes.FoundCalls([source.call(name, dict(nodes[0].inner), guessed)], end)
 
 
 _HEADER = re.compile(r"((?:[^<]{1,160}+|<\|(?:channel|constrain)\|>){0,6}+)<\|message\|>")
-_TO = re.compile(rf"(?:^|\s)to=({NAME.pattern})")
+_TO = re.compile(rf"(?:^|\s)to=({shapes.NAME.pattern})")
 _HALF_HEADER = re.compile(r"\s{0,8}(?:analysis|commentary|final|to=)[^<\n]{0,200}\Z")
 _THOUGHT_ENDS = ("<|end|>", "<|start|>", "<|channel|>")
 
 
-def read_harmony(source: Source, at: int) -> Result:
+def read_harmony(source: shapes.Source, at: int) -> shapes.Result:
     """Behind `<|channel|>` or `<|start|>assistant`."""
     header = _HEADER.match(source.text, at)
     if header is None and source.final and _HALF_HEADER.match(source.text, at):
-        return Missed(len(source.text), is_cut_off=True)
+        return shapes.Missed(len(source.text), is_cut_off=True)
     if header is None:
         return source.short(at)
     to = _TO.search(header[1])
     if to is not None:
         return _body(source, to[1], header.end())
-    return Wrapper(header.end(), _THOUGHT_ENDS if "analysis" in header[1] else ())
+    return shapes.Wrapper(header.end(), _THOUGHT_ENDS if "analysis" in header[1] else ())
 
 
-_RECIPIENT = re.compile(rf"({NAME.pattern})\s{{0,8}}<\|content\|>")
+_RECIPIENT = re.compile(rf"({shapes.NAME.pattern})\s{{0,8}}<\|content\|>")
 
 
-def read_recipient(source: Source, at: int) -> Result:
+def read_recipient(source: shapes.Source, at: int) -> shapes.Result:
     """Behind `<|recipient|>`."""
     header = _RECIPIENT.match(source.text, at)
     if header is None:
         return source.short(at)
-    return Wrapper(header.end()) if header[1] == "all" else _body(source, header[1], header.end())
+    return shapes.Wrapper(header.end()) if header[1] == "all" else _body(source, header[1], header.end())
 
 
-def _body(source: Source, name: str, at: int) -> Result:
-    text, at = source.text, spaces(source.text, at)
+def _body(source: shapes.Source, name: str, at: int) -> shapes.Result:
+    text, at = source.text, shapes.spaces(source.text, at)
     if text.startswith("{", at):
         return source.read_named(name, at)
-    if ENDING.match(text, at):
-        return FoundCalls([source.call(name, {})], at)
-    return source.short(at) if at == len(text) or text[at] == "<" else Missed(at)
+    if shapes.ENDING.match(text, at):
+        return shapes.FoundCalls([source.call(name, {})], at)
+    return source.short(at) if at == len(text) or text[at] == "<" else shapes.Missed(at)
 
 
 _OPEN, _CLOSE, _SEP = r"<\|open\|>", r"<\|close\|>", r"<\|sep\|>"
@@ -240,25 +229,25 @@ _PIECE_END = re.compile(rf"{_CLOSE}(?:argument|json){_SEP}(?=\s*+(?:{_OPEN}(?:ar
 _HALF_WORD = re.compile(r"<(?:\|[a-z|]{0,10}|\|close\|>[a-z]{0,10}(?:<[a-z|]{0,5})?)?\Z")
 
 
-def read_xtml(source: Source, at: int) -> Result:
+def read_xtml(source: shapes.Source, at: int) -> shapes.Result:
     """Behind `<|open|>call `; or, of the other channels, behind the whole word."""
     text = source.text
     if text.startswith("think<|sep|>", at - 12):
-        return Wrapper(at, ("<|close|>think<|sep|>",))
+        return shapes.Wrapper(at, ("<|close|>think<|sep|>",))
     if text.startswith("response<|sep|>", at - 15):
-        return Wrapper(at)
+        return shapes.Wrapper(at)
     head = _CALL.match(text, at)
     if head is None:
         return source.short(at)
     name = _attributes(head[1]).get("tool", "")
-    if not NAME.fullmatch(name):
-        return Missed(head.end())
+    if not shapes.NAME.fullmatch(name):
+        return shapes.Missed(head.end())
     at = head.end()
     arguments: dict[str, object] = {}
     while (opening := _PIECE.match(text, at)) is not None:
         closing = _PIECE_END.search(text, opening.end())
         end = len(text) if closing is None else closing.end()
-        if not source.final and (closing is None or spaces(text, end) == len(text)):
+        if not source.final and (closing is None or shapes.spaces(text, end) == len(text)):
             return None
         raw = text[opening.end() : len(text) if closing is None else closing.start()]
         attributes = _attributes(opening[2])
@@ -273,8 +262,8 @@ def read_xtml(source: Source, at: int) -> Result:
     if not is_closed and not source.final and len(text) - at < 400:
         return None
     if not is_closed and not arguments:
-        return Missed(at, is_cut_off=source.final and len(text) - at < 400)
-    return FoundCalls([source.call(name, arguments, not is_closed)], at)
+        return shapes.Missed(at, is_cut_off=source.final and len(text) - at < 400)
+    return shapes.FoundCalls([source.call(name, arguments, not is_closed)], at)
 
 
 def _attributes(text: str) -> dict[str, str]:

@@ -222,7 +222,7 @@ class _ValueReader:
     def _key(self, keyword: bool) -> str:
         begin, is_closed = self._at, True
         if self._text[begin] in CLOSERS and not keyword:
-            body, is_closed = self._quoted()
+            body, is_closed = self._read_string()
         elif (token := self._quote_token()) is not None:
             body, is_closed = self._between(token)
         elif (word := _WORD.match(self._text, begin)) is not None:
@@ -274,7 +274,7 @@ class _ValueReader:
         frame.put(_LITERALS.get(literal))
         self._at = word.end()
 
-    def _quoted(self) -> tuple[str, bool]:
+    def _read_string(self) -> tuple[str, bool]:
         """Return the string at the current position up to a quote that may end it, and True if there is one."""
         text, begin = self._text, self._at
         python = text[begin] == "'" or self._frames[0].closer == ")"
@@ -313,7 +313,7 @@ class _ValueReader:
 
     def _string(self, frame: _Frame) -> None:
         begin = self._at
-        value, is_closed = self._quoted()
+        value, is_closed = self._read_string()
         frame.put(value)
         if not is_closed:
             raise _Stop("cut", len(self._text))

@@ -55,7 +55,7 @@ def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
 
 
 @lru_cache(maxsize=64)
-def fenced(run: str) -> CallFree:
+def make_fence_reader(run: str) -> CallFree:
     """A block that was opened with these backticks or tildes. It begins with the newline behind its first line."""
     closing = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")
 
@@ -262,7 +262,7 @@ class Scanner:
                 further = self._accept_calls(source, at, outcome, certain=False)
                 self._fence_run = run if self._fence_run else ""
                 return further
-        self._call_free = fenced(run)
+        self._call_free = make_fence_reader(run)
         self._show(source.text[at : info.end() - 1])
         return info.end() - 1
 
@@ -288,7 +288,7 @@ class Scanner:
         if isinstance(outcome, FoundCalls):
             return self._accept_calls(source, at, outcome, certain=marked)
         if isinstance(outcome, Missed):
-            return self._missed(source, at, outcome, marked)
+            return self._show_missed_call(source, at, outcome, marked)
         if self._freeze or self._run:
             self._show(text[at : outcome.end])
             return outcome.end
@@ -313,7 +313,7 @@ class Scanner:
             self._show(text[at:])
         return len(text)
 
-    def _missed(self, source: Source, at: int, missed: Missed, marked: bool) -> int:
+    def _show_missed_call(self, source: Source, at: int, missed: Missed, marked: bool) -> int:
         text, end = source.text, missed.end
         if missed.is_cut_off:
             if marked and OPENER.search(text, at + 1) is None:

@@ -185,17 +185,17 @@ def _is_known(name: str, tool_names: Collection[str] | None) -> bool:
 def _unwrap(value: object) -> list[object]:
     for _ in range(4):
         if isinstance(value, list):
-            pairs = [(item, _wrapped(item)) for item in value]
+            pairs = [(item, _get_wrapped_value(item)) for item in value]
             groups = [inner if isinstance(inner, list) else [item if inner is None else inner] for item, inner in pairs]
             return [each for group in groups for each in group]
-        inner = _wrapped(value)
+        inner = _get_wrapped_value(value)
         if inner is None:
             return [value]
         value = inner
     return [value]
 
 
-def _wrapped(value: object) -> object | None:
+def _get_wrapped_value(value: object) -> object | None:
     """Return the content of a wrapper such as `{"type": "function", "function": {…}}`. None if it is not one."""
     if not isinstance(value, dict) or any(isinstance(value.get(key), str) for key in NAME_KEYS):
         return None

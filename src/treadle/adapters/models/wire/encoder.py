@@ -107,7 +107,7 @@ class ConversationEncoder(ABC):
     def _id_of(self, result: ToolResult) -> str:
         return self._ids.get(result.call) or _alias(result.call)
 
-    def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
+    def _unseal_thinking(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
         """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""
         own_blocks = (block for block in entry.thinking if self._encoder.takes_back(block, self._refused))
         return [(block, sealed) for block in own_blocks if (sealed := unseal(block.opaque)) is not None]

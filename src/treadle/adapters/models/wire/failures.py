@@ -126,7 +126,7 @@ def read_complaint(body: bytes) -> Complaint:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Complaint(_bounded(re.sub(r"<[^>]{0,200}>", " ", body[:20_000].decode("utf-8", "replace"))))
+        return Complaint(_shorten_sentence(re.sub(r"<[^>]{0,200}>", " ", body[:20_000].decode("utf-8", "replace"))))
     if isinstance(document, list) and document:
         document = document[0]
     inner = document.get("error", document) if isinstance(document, dict) else document
@@ -134,7 +134,7 @@ def read_complaint(body: bytes) -> Complaint:
         document.get("error") or "error" in (document.get("object"), document.get("type"))
     )
     if not isinstance(inner, dict):
-        return Complaint(_bounded(str(inner)), is_error=is_error)
+        return Complaint(_shorten_sentence(str(inner)), is_error=is_error)
     sentence = next((inner[key] for key in ("message", "detail", "error", "msg") if inner.get(key)), inner)
     words = " ".join(str(inner[key]) for key in ("code", "type", "status") if inner.get(key))
     code = inner.get("code")
@@ -147,7 +147,7 @@ def read_complaint(body: bytes) -> Complaint:
         hours, minutes, number, unit = match.groups()
         seconds = float(number or 0) * (0.001 if unit and unit.lower() == "ms" else 1.0)
         wait = int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
-    return Complaint(_bounded(plain), f"{words} {more}", param, status, wait, is_error)
+    return Complaint(_shorten_sentence(plain), f"{words} {more}", param, status, wait, is_error)
 
 
 def _details(details: Any) -> tuple[str, float | None]:
@@ -188,7 +188,7 @@ def _moment(text: str) -> float | None:
         return None
 
 
-def _bounded(text: str) -> str:
+def _shorten_sentence(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SENTENCE_CAP else text[:SENTENCE_CAP] + "…"
 

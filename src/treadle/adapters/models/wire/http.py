@@ -184,7 +184,7 @@ class Endpoint(Protocol):
         """Where this request goes. ModelError when there is no way to it."""
         ...
 
-    def refused(self, access: Access, error: ModelError) -> bool:
+    def report_refusal(self, access: Access, error: ModelError) -> bool:
         """Report a refused access. Return True if another may be available. Called once per call of the model."""
         return False
 
@@ -277,7 +277,7 @@ class HttpModel(ModelBase, ABC):
                         await reply.leave()
                     return
             except ModelError as error:
-                if self._endpoint and not has_output and not refused and self._endpoint.refused(access, error):
+                if self._endpoint and not has_output and not refused and self._endpoint.report_refusal(access, error):
                     refused = True
                     continue
                 mends += 1
@@ -290,7 +290,7 @@ class HttpModel(ModelBase, ABC):
                         # It failed without the refused parameters, too: they were not the cause. Restore them.
                         self._refused &= old_refused
                         self._server_efforts = efforts
-                    raise self._explained(error, has_output=has_output) from error.__cause__
+                    raise self._explain_error(error, has_output=has_output) from error.__cause__
             yield [notice]
 
     def _look_away(self, error: ModelError, request: ModelRequest) -> NoticeDelta | None:
@@ -328,7 +328,7 @@ class HttpModel(ModelBase, ABC):
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """Leave out what the server refused by name and say so (M-01); None when asking again cannot help."""
 
-    def _explained(self, error: ModelError, *, has_output: bool) -> ModelError:
+    def _explain_error(self, error: ModelError, *, has_output: bool) -> ModelError:
         """The failure, in words that help; `has_output` when a part of the answer came before it."""
         if not error.unreachable:
             return error

@@ -95,26 +95,26 @@ def decode_mended(data: str | bytes, kind: type[_S]) -> _S | None:
     that could be a part of a call."""
     try:
         document = msgspec.json.decode(data if isinstance(data, str) else data.decode("utf-8", "replace"))
-        return msgspec.convert(_mended(document, kind), kind, strict=False) if isinstance(document, dict) else None
+        return msgspec.convert(_mend_value(document, kind), kind, strict=False) if isinstance(document, dict) else None
     except _TROUBLE:
         return None
 
 
-def _mended(value: Any, kind: Any) -> Any:
+def _mend_value(value: Any, kind: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
         parts = [part for part in get_args(kind) if part is not type(None)]
-        return value if value is None or len(parts) > 1 else _mended(value, parts[0])
+        return value if value is None or len(parts) > 1 else _mend_value(value, parts[0])
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         if isinstance(value, str) and "content" in fields:
             value = {"content": value}
         field_names = fields.keys() & value if isinstance(value, dict) else None
-        return None if field_names is None else {name: _mended(value[name], fields[name]) for name in field_names}
+        return None if field_names is None else {name: _mend_value(value[name], fields[name]) for name in field_names}
     if get_origin(kind) is dict:
         return value if isinstance(value, dict) else None
     if get_origin(kind) is list:
         items = [value] if isinstance(value, dict) else value if isinstance(value, list) else ()
-        return [_mended(item, *get_args(kind)) for item in items if isinstance(item, dict)]
+        return [_mend_value(item, *get_args(kind)) for item in items if isinstance(item, dict)]
     if kind is msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(value))
     if kind is str and isinstance(value, list) and all(isinstance(part, dict) for part in value):

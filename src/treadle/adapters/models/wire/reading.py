@@ -337,7 +337,7 @@ class AnswerReader(ABC):
         message = f"{self._where} sent something that is no part of an answer: {_format_excerpt(data)!r}"
         return ModelError("cut_stream", message)
 
-    def _mended(self, data: str | bytes, kind: type[_S]) -> _S:
+    def _decode_part(self, data: str | bytes, kind: type[_S]) -> _S:
         part = decode_mended(data, kind)
         if part is None:
             raise self._nonsense(data)

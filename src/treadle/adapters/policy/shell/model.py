@@ -114,8 +114,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read(args: Iterable[str], valued: str = "", *, until_word: bool = False) -> Options:
-    """`valued`: options with a value. With `until_word` the first word that is none, and all behind it, are
-    operands."""
+    """`valued`: options with a value. With `until_word` the first word that is none and all behind it are operands."""
     takes = frozenset(valued.split())
     flags: list[str] = []
     values: list[tuple[str, str]] = []

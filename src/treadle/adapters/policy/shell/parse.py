@@ -6,8 +6,7 @@ of them differently from bash. Quotes are recognised, nesting is not: `sure` is 
 differently, and the caller then assumes the worst.
 
 The grammar's scanner asks C's `isalnum` and its kin about whole code points, which reads outside their tables and can
-end the process: `{` before a far character is enough. So it gets ASCII only, with the rest spelled out.
-"""
+end the process: `{` before a far character is enough. So it gets ASCII only, with the rest spelled out."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -50,10 +49,10 @@ def parse(text: str) -> "Node":
 
 
 def text_of(node: "Node") -> str:
-    return decoded(node.text or b"")
+    return decode_source(node.text or b"")
 
 
-def decoded(source: bytes) -> str:
+def decode_source(source: bytes) -> str:
     text = source.decode("ascii", "replace")
     return _SPELLED.sub(lambda match: chr(int(match[1], 16)), text) if SPELLED in text else text
 
@@ -195,19 +194,19 @@ _ANSI = re.compile(r"(?:[^\\]|\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{1,3}|[a
 
 
 class WordReader(Protocol):
-    def substituted(self, node: "Node") -> None: ...
+    def walk_substitution(self, node: "Node") -> None: ...
 
-    def evaluated(self, text: str) -> None: ...
+    def note_evaluation(self, text: str) -> None: ...
 
-    def confused(self) -> None: ...
+    def mark_unreadable(self) -> None: ...
 
 
 def word(nodes: "list[Node]", reader: WordReader) -> str:
     if len(nodes) == 1 and nodes[0].type in ("word", "command_name") and _SIMPLE.fullmatch(plain := text_of(nodes[0])):
         return plain
     leaves = [leaf for node in nodes for leaf in _flatten(node)]
-    braces = any(not _quoted(leaf) and "{" in text_of(leaf) for leaf in leaves) and _BRACES.search(
-        "".join("x" if _quoted(leaf) else text_of(leaf) for leaf in leaves)
+    braces = any(not _is_quoted(leaf) and "{" in text_of(leaf) for leaf in leaves) and _BRACES.search(
+        "".join("x" if _is_quoted(leaf) else text_of(leaf) for leaf in leaves)
     )
     pieces = []
     for at, leaf in enumerate(leaves):
@@ -226,7 +225,7 @@ def _flatten(node: "Node") -> "Iterator[Node]":
         yield node
 
 
-def _quoted(node: "Node") -> bool:
+def _is_quoted(node: "Node") -> bool:
     return node.type not in ("word", "number", "brace_expression", "{", "}")
 
 
@@ -246,7 +245,7 @@ def _piece(node: "Node", reader: WordReader, first: bool) -> str:
             arithmetic(node, reader)
             return UNKNOWN
         case "command_substitution" | "process_substitution":
-            reader.substituted(node)
+            reader.walk_substitution(node)
             return UNKNOWN
     if node.named_child_count and node.type != "brace_expression":
         descend(node, reader)
@@ -259,7 +258,7 @@ def _plain(text: str, reader: WordReader, first: bool) -> str:
         user = f"/home/{home[1]}" if home[1] and home[1] != "root" else "/root" if home[1] else "~"
         text = (UNKNOWN if home[2] else user) + text[home.end() :]
     if re.search(r"(?<!\\)[ \t\n]", text) or _HIDDEN.search(text):
-        reader.confused()
+        reader.mark_unreadable()
         return UNKNOWN
     return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _GIVEN.get(match[1], UNKNOWN), text))
 
@@ -267,17 +266,17 @@ def _plain(text: str, reader: WordReader, first: bool) -> str:
 def arithmetic(node: "Node", reader: WordReader) -> None:
     """A name in an expression is evaluated, and so is its value."""
     descend(node, reader)
-    reader.evaluated(text_of(node))
+    reader.note_evaluation(text_of(node))
 
 
 def descend(node: "Node", reader: WordReader) -> None:
     for child in node.children:
         if child.type in ("command_substitution", "process_substitution"):
-            reader.substituted(child)
+            reader.walk_substitution(child)
         elif child.named_child_count:
             descend(child, reader)
         elif child.is_named and child.type != "raw_string" and _HIDDEN.search(text_of(child)):
-            reader.confused()
+            reader.mark_unreadable()
 
 
 def _string(node: "Node", reader: WordReader, first: bool) -> str:
@@ -289,10 +288,10 @@ def _string(node: "Node", reader: WordReader, first: bool) -> str:
     for child in node.named_children:
         if child.type == "string_content":
             continue
-        pieces.append(_DOUBLE.sub(r"\1", decoded(source[at : child.start_byte - begin])))
+        pieces.append(_DOUBLE.sub(r"\1", decode_source(source[at : child.start_byte - begin])))
         pieces.append(_piece(child, reader, False))
         at = child.end_byte - begin
-    pieces.append(_DOUBLE.sub(r"\1", decoded(source[at:end])))
+    pieces.append(_DOUBLE.sub(r"\1", decode_source(source[at:end])))
     return _literal(pieces[0], first) + "".join(pieces[1:])
 
 

@@ -87,7 +87,7 @@ class Record:
             reached |= more
         return function in reached
 
-    def evaluated(self, text: str) -> None:
+    def note_evaluation(self, text: str) -> None:
         self.unseen = True
         self.notes += [Rating("medium", "the shell evaluates a part of it, and may run commands by that"), *ruin(text)]
 
@@ -127,7 +127,7 @@ class Walker:
             self.record.fail("it can be read in more than one way")
         self.node(root, stdin)
 
-    def nested(self, text: str, shell: ShellMemory, scope: Scope, stdin: str | None) -> None:
+    def walk_nested_text(self, text: str, shell: ShellMemory, scope: Scope, stdin: str | None) -> None:
         Walker(self.record, shell, scope).text(text, stdin)
 
     # ---- statements
@@ -155,9 +155,9 @@ class Walker:
                 self.shell = shell
                 return printed
             case "redirected_statement":
-                return self._redirected(node, stdin)
+                return self._walk_redirected_statement(node, stdin)
             case "variable_assignment":
-                self._run(Simple(assigned=(self._assigned(node),), text=parse.text_of(node)))
+                self._run(Simple(assigned=(self._read_assignment(node),), text=parse.text_of(node)))
             case "declaration_command" | "unset_command":
                 self._declaration(node)
             case "subshell":
@@ -171,7 +171,7 @@ class Walker:
             case "test_command":
                 parse.descend(node, self)
                 if _EVALUATED.search(parse.text_of(node)):
-                    self.evaluated(parse.text_of(node))
+                    self.note_evaluation(parse.text_of(node))
             case "compound_statement" if parse.text_of(node).startswith("(("):
                 parse.arithmetic(node, self)
             case "comment":
@@ -195,7 +195,7 @@ class Walker:
     def _scope(self, captured: bool) -> Scope:
         return msgspec.structs.replace(self.scope, captured=self.scope.captured or captured)
 
-    def _redirected(self, node: "Node", stdin: str | None) -> str | None:
+    def _walk_redirected_statement(self, node: "Node", stdin: str | None) -> str | None:
         body = last = node.child_by_field_name("body")
         redirects = [child for child in node.named_children if child != body]
         while last is not None and last.type in ("list", "pipeline", "negated_command") and last.named_child_count:
@@ -224,7 +224,7 @@ class Walker:
             targets = [child for child in node.named_children if child.type != "file_descriptor"]
             if node.type != "file_redirect" or not targets:
                 if not operator.endswith("&-"):  # which closes a file
-                    self.confused()
+                    self.mark_unreadable()
                 continue
             late += tuple(targets[1:])
             if parse.text_of(targets[0]).startswith(parse.MARK):
@@ -250,7 +250,7 @@ class Walker:
         command = root.named_children[0] if root.named_child_count else None
         unclear = root.has_error or (nests and re.search('"|<<', heredoc.body))
         if unclear or command is None or command.type != "command":
-            self.confused()
+            self.mark_unreadable()
             return UNKNOWN
         return " ".join(parse.word(each, self) for each in parse.group(command.children[1:]))
 
@@ -261,11 +261,11 @@ class Walker:
         assigned: list[tuple[str, str]] = []
         for child in node.children:
             if child.type == "variable_assignment" and not words:
-                assigned.append(self._assigned(child))
+                assigned.append(self._read_assignment(child))
             elif child.type in _REDIRECTS:
                 redirects.append(child)
             elif child.type in ("(", ")"):
-                self.confused()
+                self.mark_unreadable()
             else:
                 words.append(child)
         return self._words(words, self._redirections(redirects, there), stdin, tuple(assigned), parse.text_of(node))
@@ -292,14 +292,14 @@ class Walker:
         if setting(name, text):
             self._run(Simple(assigned=((name, text),)))
 
-    def _assigned(self, node: "Node") -> tuple[str, str]:
+    def _read_assignment(self, node: "Node") -> tuple[str, str]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         title = parse.text_of(name) if name is not None else ""
         if name is not None and name.type == "subscript":
             parse.descend(name, self)
-            self.evaluated(title)
+            self.note_evaluation(title)
         if value is not None and value.type == "array" and "[" in parse.text_of(value):
-            self.evaluated(parse.text_of(value))
+            self.note_evaluation(parse.text_of(value))
         values = list(value.named_children) if value is not None and value.type == "array" else [value] if value else []
         return title.partition("[")[0], " ".join(parse.word(each, self) for each in parse.group(values))
 
@@ -308,7 +308,7 @@ class Walker:
         argv = [parse.text_of(node.children[0])]
         for each in parse.group(node.children[1:]):
             if each[0].type == "variable_assignment":
-                variable = self._assigned(each[0])
+                variable = self._read_assignment(each[0])
                 self._run(Simple(assigned=(variable,)))
                 argv.append(variable[0])
             else:
@@ -337,12 +337,12 @@ class Walker:
             elif isinstance(meaning, model.Script) and meaning.text.strip(UNKNOWN + " \n\t"):
                 there = shell if simple.argv[0] in ("eval", "trap") else ShellMemory(shell.cwd)
                 stdin = None if meaning.text == simple.stdin else simple.stdin
-                self.nested(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
+                self.walk_nested_text(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
 
     def _program(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
         name, args = simple.argv[0], simple.argv[1:]
         if UNKNOWN in name or (_PATTERN.search(name) and name not in ("[", "[[")):
-            return self._unnamed(simple, shell)
+            return self._judge_unknown_program(simple, shell)
         base, usual = plain_name(name)
         if base in ("cd", "pushd"):
             operands = [word for word in args if word == "-" or not word.startswith("-")]
@@ -354,7 +354,7 @@ class Walker:
         reason = f"{mask_unknown(name)} is a program in another folder, despite its name"
         return [Rating("medium", reason, unseen=True), *(judge(call) if is_known(base) else ruin(call.line))]
 
-    def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
+    def _judge_unknown_program(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
         """The name is not literal: it may be nothing, and the next word the program; or it may be rm."""
         name, arguments = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
         meanings: list[model.Meaning] = [
@@ -434,23 +434,23 @@ class Walker:
         if endless and body is not None and parse.has_fork(body, ("&",)):
             self.record.note("critical", "starts processes without end")
         if counted and body is not None:
-            self.evaluated(parse.text_of(node)[: body.start_byte - node.start_byte])
+            self.note_evaluation(parse.text_of(node)[: body.start_byte - node.start_byte])
         self._sequence(body if counted and body is not None else node, stdin)
 
     # ---- what words ask for (parse.WordReader)
-    def substituted(self, node: "Node") -> None:
+    def walk_substitution(self, node: "Node") -> None:
         source = parse.text_of(node)
         if source.startswith("`") or (source.startswith("$(") and "<<" in source):
             inner = re.sub(r"\\([\\`$])", r"\1", source[1:].removesuffix("`")) if source[0] == "`" else source[2:-1]
             self.record.notes += ruin(inner) if "<<" in inner else ()
-            self.nested(inner, ShellMemory(self.shell.cwd), self._scope(True).inside(source[0]), None)
+            self.walk_nested_text(inner, ShellMemory(self.shell.cwd), self._scope(True).inside(source[0]), None)
         elif node.named_children and all(child.type == "file_redirect" for child in node.named_children):
             self._redirections(node.named_children, Redirections())
         else:
             self._walk_subshell(node, UNKNOWN if source.startswith(">") else None, captured=True)
 
-    def evaluated(self, text: str) -> None:
-        self.record.evaluated(text)
+    def note_evaluation(self, text: str) -> None:
+        self.record.note_evaluation(text)
 
-    def confused(self) -> None:
+    def mark_unreadable(self) -> None:
         self.record.fail(_UNREADABLE)

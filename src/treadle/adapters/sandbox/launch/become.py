@@ -104,7 +104,9 @@ def lay_view(root: str, upper: str, work: str, place: str) -> None:
     next program that is executed has no more rights than before."""
     own_namespaces()
     make_mounts_private()
-    options = f"userxattr,volatile,lowerdir={_escaped(root)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+    options = (
+        f"userxattr,volatile,lowerdir={_escape_path(root)},upperdir={_escape_path(upper)},workdir={_escape_path(work)}"
+    )
     mount("overlay", place, "overlay", _NOSUID_NODEV, options)
 
 
@@ -132,7 +134,7 @@ def own_namespaces() -> None:
             file.write(text.encode())
 
 
-def _escaped(path: str) -> str:
+def _escape_path(path: str) -> str:
     for sign in "\\,:":
         path = path.replace(sign, f"\\{sign}")
     return path

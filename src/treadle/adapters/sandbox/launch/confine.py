@@ -86,7 +86,7 @@ class MetadataServer:
         try:
             fd = self._open(system_call)
             try:
-                _change(system_call, f"/proc/self/fd/{fd}", self._judged(fd))
+                _change(system_call, f"/proc/self/fd/{fd}", self._check_file(fd))
             finally:
                 os.close(fd)
         except OSError as error:
@@ -138,7 +138,7 @@ class MetadataServer:
         """The caller is still the one that asked, so what was read under its number was its own."""
         ioctl(self._listener, _STILL_ASKED, system_call.id)
 
-    def _judged(self, fd: int) -> os.stat_result:
+    def _check_file(self, fd: int) -> os.stat_result:
         """By the kernel's path of the opened file, and only for the user's own: this process may have more rights."""
         place = os.readlink(f"/proc/self/fd/{fd}")
         allowed = any(is_below(place, each) for each in self._allowed)

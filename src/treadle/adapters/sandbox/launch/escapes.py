@@ -14,7 +14,7 @@ from _collections_abc import Callable, Iterator
 from fcntl import ioctl
 from types import SimpleNamespace as Targets
 
-from treadle.adapters.sandbox.launch.system import call, checked
+from treadle.adapters.sandbox.launch.system import call, check_return_value
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _REMOUNT_BIND, _PRIVATE = 0x1020, 0x44000
@@ -149,14 +149,14 @@ def _connect(address: "str | bytes") -> None:
 def remount(targets: Targets) -> None:
     """Make the read-only world writable; where it is writable already, mount something, unseen by others if may be."""
     if os.statvfs("/").f_flag & os.ST_RDONLY:
-        checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
+        check_return_value(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
         return
     if _LIBC.unshare(ctypes.c_int(_NEW_MOUNTS)) == 0:
-        checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_PRIVATE), None))
+        check_return_value(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_PRIVATE), None))
     place = f"{targets.root}/mounted".encode()
     os.mkdir(place)
-    checked(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
-    checked(_LIBC.umount2(place, 2))
+    check_return_value(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
+    check_return_value(_LIBC.umount2(place, 2))
 
 
 def set_user_id(targets: Targets) -> None:
@@ -218,11 +218,11 @@ ATTEMPTS: dict[str, Callable[[Targets], object]] = {
     "connect_unix": lambda targets: _connect(targets.socket),
     "connect_young": lambda targets: _connect(targets.young),
     "connect_abstract": lambda targets: _connect(targets.abstract),
-    "new_namespace": lambda _: checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET))),
+    "new_namespace": lambda _: check_return_value(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET))),
     "make_device": lambda targets: os.mknod(
         f"{targets.root}/disk", stat.S_IFBLK | 0o600, os.stat(targets.outside).st_dev
     ),
-    "trace_process": lambda targets: checked(
+    "trace_process": lambda targets: check_return_value(
         _LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None)
     ),
     "type_into_terminal": lambda targets: ioctl(targets.terminal, _TIOCSTI, b"x"),

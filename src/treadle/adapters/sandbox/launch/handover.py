@@ -13,15 +13,7 @@ import select
 import sys
 import time
 
-from treadle.adapters.sandbox.launch import system
-from treadle.adapters.sandbox.launch.processes import (
-    BROKEN_PIPE,
-    block_signals,
-    end_as,
-    fork_ordinary,
-    pass_signals_to,
-    wait_for_command,
-)
+from treadle.adapters.sandbox.launch import processes, system
 
 INFO_FD, GO_FD = 4, 5
 """Of the sandbox: where it says which process it started, and for what it waits before the command begins."""
@@ -34,17 +26,17 @@ _STEP_S = 0.005
 
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
-    sandbox, info, go = _start(words[1:], block_signals())
-    pass_signals_to(sandbox)
+    sandbox, info, go = _start(words[1:], processes.block_signals())
+    processes.pass_signals_to(sandbox)
     proxy = 0
     try:
         if (inside := _first_process(info)) > 0:
             proxy = _start_proxy(_listener(inside, spec["port"]), spec)
     except OSError as error:
         os.kill(sandbox, signal.SIGKILL)
-        wait_for_command(sandbox)
+        processes.wait_for_command(sandbox)
         print(f"treadle: the command could not be given a network and did not run: {error}", file=sys.stderr)
-        end_as(system.CANNOT)
+        processes.end_as(system.CANNOT)
     os.close(go)
     while (ended_pid := _next_to_end()) != sandbox:
         _, status = os.waitpid(ended_pid, 0)
@@ -52,9 +44,9 @@ def main(words: list[str]) -> None:
             proxy = 0
             if status:
                 print(ENDED, file=sys.stderr, flush=True)
-    code = wait_for_command(sandbox)
+    code = processes.wait_for_command(sandbox)
     _end(proxy)
-    end_as(code)
+    processes.end_as(code)
 
 
 def _start(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
@@ -62,7 +54,8 @@ def _start(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
     info, info_writer = _pipe()
     go_reader, go = _pipe()
     actions = [(os.POSIX_SPAWN_DUP2, info_writer, INFO_FD), (os.POSIX_SPAWN_DUP2, go_reader, GO_FD)]
-    pid = os.posix_spawnp(line[0], line, os.environ, file_actions=actions, setsigmask=mask, setsigdef=[BROKEN_PIPE])
+    defaults = [processes.BROKEN_PIPE]
+    pid = os.posix_spawnp(line[0], line, os.environ, file_actions=actions, setsigmask=mask, setsigdef=defaults)
     os.close(info_writer)
     os.close(go_reader)
     return pid, info, go
@@ -96,7 +89,7 @@ def _first_process(info: int) -> int:
 def _listener(inside: int, port: int) -> int:
     """A socket that listens in the network of that process. A child makes it: no process can leave a joined network."""
     here, there = _socket.socketpair()
-    pid = fork_ordinary()
+    pid = processes.fork_ordinary()
     if pid == 0:
         try:
             system.join_network(inside)
@@ -121,7 +114,7 @@ def _listener(inside: int, port: int) -> int:
 def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
     """The proxy loads when the first connection comes: many a command makes none."""
     parent = os.getpid()
-    pid = fork_ordinary()
+    pid = processes.fork_ordinary()
     if pid:
         os.close(listener)
         return pid

@@ -7,13 +7,7 @@ import marshal
 import os
 import sys
 
-from treadle.adapters.sandbox.launch.processes import (
-    BROKEN_PIPE,
-    block_signals,
-    end_as,
-    pass_signals_to,
-    wait_for_command,
-)
+from treadle.adapters.sandbox.launch import processes
 
 CANNOT = 125
 ALIVE_FD = 8  # Kept open by the sandbox's first process, which is the last to die
@@ -125,19 +119,19 @@ def _last_sign_of_life() -> int:
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
     holder = Holder(spec["notes"])
-    alive, mask = _last_sign_of_life(), block_signals()
+    alive, mask = _last_sign_of_life(), processes.block_signals()
     try:
         holder.sweep()
         for name, place, content in spec["places"]:
             holder.hold(name, place, content)
-        pid = os.posix_spawnp(words[1], words[1:], os.environ, setsigmask=mask, setsigdef=[BROKEN_PIPE])
+        pid = os.posix_spawnp(words[1], words[1:], os.environ, setsigmask=mask, setsigdef=[processes.BROKEN_PIPE])
     except OSError as error:
         print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
         holder.release()
         os._exit(CANNOT)
     os.close(ALIVE_FD)
-    pass_signals_to(pid)
-    code = wait_for_command(pid)
+    processes.pass_signals_to(pid)
+    code = processes.wait_for_command(pid)
     os.read(alive, 1)  # nothing of the command may live when its places become free
     holder.release()
-    end_as(code)
+    processes.end_as(code)

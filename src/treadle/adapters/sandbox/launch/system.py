@@ -19,10 +19,10 @@ CANNOT = 125  # The exit code when the command could not be confined and did not
 
 
 def call(number: int, *arguments: object) -> int:
-    return checked(_LIBC.syscall(ctypes.c_long(number), *arguments))
+    return check_return_value(_LIBC.syscall(ctypes.c_long(number), *arguments))
 
 
-def checked(result: int) -> int:
+def check_return_value(result: int) -> int:
     """Return the result of a function of the C library; raise OSError if it is an error."""
     if result == -1:
         code = ctypes.get_errno()
@@ -92,7 +92,7 @@ def join_network(pid: int) -> None:
 
 
 def join(namespace: int, kind: int = 0) -> None:
-    checked(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
+    check_return_value(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
 
 
 def adopt_orphans() -> None:

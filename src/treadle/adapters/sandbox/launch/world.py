@@ -44,7 +44,7 @@ def main(words: list[str]) -> None:
         os.setsid()
         os.chdir("/")
         listener, spaces = _listen(spec["folder"], spec["socket"]), _new_namespaces()
-        holder = Holder(listener, _mounted(spec), spaces, float(spec["idle_s"]))
+        holder = Holder(listener, _mount_layers(spec), spaces, float(spec["idle_s"]))
     except OSError as error:
         return _say(f"{error.strerror or error}".encode())
     _say(READY)
@@ -73,7 +73,7 @@ def _listen(folder: str, name: str) -> "_socket.socket":
     return listener
 
 
-def _mounted(spec: "dict[str, object]") -> int:
+def _mount_layers(spec: "dict[str, object]") -> int:
     """A descriptor of the top folder, with the layers mounted over the root."""
     mount("none", "/", "", _RECURSIVE | _PRIVATE, "")
     root = str(spec["root"])

@@ -104,8 +104,7 @@ class SupervisedCommands:
         return [CallKey(name) for name in sorted(_children(self._of_chat(chat)))]
 
     def set_aside(self, chat: ChatId, call: CallKey) -> bool:
-        """Hide the folder of this key from all lookups without removing it; not while the command runs. Blocks
-        briefly."""
+        """Hide the folder of this key from lookups without removing it; not while the command runs. Blocks briefly."""
         folder = self._path(chat, call)
         if names.look(folder) == names.RUNNING:
             return False
@@ -134,7 +133,7 @@ class SupervisedCommands:
                 with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
                     os.unlink(f"{folder}/{names.JOB}")
                 for _ in range(500):  # until the supervisor has written all it will ever write
-                    if not names.locked(folder):
+                    if not names.is_locked(folder):
                         break
                     await asyncio.sleep(0.01)
         await asyncio.to_thread(remove_tree, self.folder)
@@ -253,8 +252,7 @@ def _settle(new_folder: str, folder: str) -> None:
 
 def _make_view(command_folder: str, root: str, layers: Sequence[str]) -> None:
     """Make the folders that the kernel needs for a view: `upper` and `work`, or one of each for every layer, in `upper`
-    at the path of its folder. Folders have the permissions that they have in the root, because the command sees
-    them."""
+    at the path of its folder. Folders have the permissions that they have in the root: the command sees them."""
     view = f"{command_folder}/{names.VIEW}"
     for folder in (view, f"{view}/upper", f"{view}/work"):
         os.mkdir(folder, 0o700)

@@ -17,8 +17,7 @@ touched   its modification time is the time of the last question about the comma
 network   the hosts that the command reached through its proxy, a line of JSON each
 view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
           time since the machine was switched on, written when the command starts; `skeleton`: the folders of
-          `upper` that were there before the command, with their permissions (JSON)
-"""
+          `upper` that were there before the command, with their permissions (JSON)"""
 
 import fcntl
 import os
@@ -53,7 +52,7 @@ def look(folder: str) -> str:
         return ENDED
     if not os.path.exists(f"{folder}/{OWNER}"):
         return ENDED if os.path.exists(f"{folder}/{EXIT}") else UNSTARTED  # a forgotten command loses its owner
-    if locked(folder):
+    if is_locked(folder):
         return RUNNING
     return ENDED if os.path.exists(f"{folder}/{EXIT}") else LOST
 
@@ -62,7 +61,7 @@ def is_removed(folder: str) -> bool:
     return not os.path.isdir(folder)
 
 
-def locked(folder: str) -> bool:
+def is_locked(folder: str) -> bool:
     """True if a supervisor lives. To find out, the lock is taken for a moment; supervisors know this and try again. If
     it cannot be found out (no descriptor is free), that is an error: a running command must not be taken for lost."""
     try:
@@ -79,11 +78,10 @@ def locked(folder: str) -> bool:
 
 
 def has_live_supervisor(commands: str) -> bool:
-    """True if a supervisor lives for any command below this folder. Links, which a command may have made, do not
-    count."""
+    """True if a supervisor lives for any command below this folder. Links, which commands may make, do not count."""
     folders = (folder for chat in _folders(commands) for folder in _folders(chat))
     plain = (each for each in folders if not os.path.islink(f"{each}/{LOCK}") and os.path.isfile(f"{each}/{LOCK}"))
-    return any(map(locked, plain))
+    return any(map(is_locked, plain))
 
 
 def _folders(parent: str) -> list[str]:

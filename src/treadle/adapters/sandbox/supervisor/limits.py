@@ -66,7 +66,7 @@ class Watch:
         if self.next is None or now < self.next:
             return ""
         usage = _machine(self._folder)
-        message = self._scarce(usage) or self._exceeded(usage, now)
+        message = self._scarce(usage) or self._find_exceeded_limit(usage, now)
         quiet = all(abs(usage[name] - self._last[name]) < max(1, self._limits[name] // 50) for name in usage)
         self._pause = min(self._pause * 1.2, _SLOW_S) if quiet else _QUICK_S
         self._last = usage
@@ -81,7 +81,7 @@ class Watch:
             return "the memory of the machine is nearly used up"
         return ""
 
-    def _exceeded(self, usage: "dict[str, int]", now: float) -> str:
+    def _find_exceeded_limit(self, usage: "dict[str, int]", now: float) -> str:
         """Count what the command may have too much of. The closer it was to its limit, the sooner it is counted again;
         processes and memory also now and then, files only if the disk is fuller than it was."""
         late = now - self._counted > _COUNT_S

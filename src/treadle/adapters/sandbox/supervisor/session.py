@@ -80,8 +80,7 @@ class SupervisorSession:
         return "exited"
 
     def _clear(self, ending: str) -> bool:
-        """Let the rest end, kill what does not, take the last of the output. True if a finished command left
-        something."""
+        """Let the rest end, kill what does not, take the last output. True if a finished command left something."""
         if ending == "exited":
             self._until(_LINGER_S)
         elif ending != "exceeded":  # a command that uses the machine up gets no time

@@ -5,8 +5,7 @@ process group stands for the tree.
 A control group (cgroup v2) is made around a command, if one is delegated to Treadle: then the kernel itself bounds its
 processes and its memory, and ends all of it at one stroke. A group is delegated if the service manager has marked it so
 and Treadle runs in a plain subgroup of it (systemd: `Delegate=yes`, `DelegateSubgroup=`). No other group is touched,
-because another program manages it. If anything fails here, the command runs without a group, and is watched as
-usual."""
+because another program manages it. If anything fails here, the command runs without a group, watched as usual."""
 
 import os
 import sys
@@ -180,7 +179,7 @@ class ControlGroup:
 
 def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     """For one command; `above` is the group that was handed over, if that is known."""
-    above = above or _delegated()
+    above = above or _find_delegated_group()
     if not above:
         return ControlGroup()
     path = f"{above}/{_NAME}{os.getpid()}"
@@ -202,7 +201,7 @@ def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     return ControlGroup(path)
 
 
-def _delegated() -> str:
+def _find_delegated_group() -> str:
     """The group above this process's own, if it is Treadle's to manage."""
     try:
         with open("/proc/self/cgroup") as file:

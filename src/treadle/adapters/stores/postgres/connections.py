@@ -3,8 +3,7 @@ useless. Work that failed because of a lost connection or a restarting server is
 from the numbered migrations in `migrations/`. No error message contains a password.
 
 It is unknown if the lost attempt took effect. The work gets a flag that it is a repetition (`again`) and finds out by
-itself: every operation of this store can tell its own effect from that of others.
-"""
+itself: every operation of this store can tell its own effect from that of others."""
 
 import asyncio
 import contextlib
@@ -79,7 +78,7 @@ class Connections:
                 return await self._try(work, again, timeout_s)
             except Exception as error:
                 if not passing(error) or now() + pause > until:
-                    raise explained(error, self.where) from error
+                    raise translate_error(error, self.where) from error
             again = True
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, 2 * pause or 0.02)
@@ -187,7 +186,7 @@ class Notices:
         while not connection.is_closed():
             if self._listening and not is_listening:
                 is_listening = True
-                await connection.add_listener(channel, self._received)
+                await connection.add_listener(channel, self._receive_notification)
             pending, self._pending = self._pending, {}
             for payload in _payloads(pending):
                 await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
@@ -198,7 +197,7 @@ class Notices:
                     await self._stirred.wait()
             self._stirred.clear()
 
-    def _received(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
+    def _receive_notification(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
         heads: Heads = {}
         for line in payload.splitlines():
             chat, _, head = line.rpartition(" ")
@@ -257,7 +256,7 @@ def passing(error: BaseException) -> bool:
     return isinstance(error, broken) and not isinstance(error, ValueError)
 
 
-def explained(error: BaseException, address: str) -> BaseException:
+def translate_error(error: BaseException, address: str) -> BaseException:
     """The error to raise in its place; one that is not the database's or the network's stays what it is."""
     if isinstance(error, TreadleError) or state(error) == ALREADY_ANSWERED:
         return error

@@ -41,10 +41,10 @@ def line(summary: ChatSummary) -> tuple[Any, ...]:
     s = summary
     labels = [label.replace("\0", "") for label in s.labels]
     basics = (s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms)
-    return *basics, packing.folded(s.title), labels, _encode(summary)
+    return *basics, packing.fold_case(s.title), labels, _encode(summary)
 
 
-def listed(row: Sequence[Any]) -> Listed:
+def decode_listed(row: Sequence[Any]) -> Listed:
     chat, body, is_held, change_number = row
     return Listed(packing.decode_summary(chat, body), is_held, change_number)
 
@@ -96,7 +96,7 @@ def listing_query(chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor 
     if chat_filter.label is not None:
         conditions.append(f"{value(chat_filter.label.replace(chr(0), ''))} = ANY (labels)")
     if chat_filter.query:
-        alternatives = [f"position({value(packing.folded(chat_filter.query))} IN title) > 0"]
+        alternatives = [f"position({value(packing.fold_case(chat_filter.query))} IN title) > 0"]
         # No id has a NUL.
         begins = [begin.replace("\0", "\ufffd") for begin in packing.beginnings(chat_filter.query)]
         alternatives += [f"starts_with(id, {value(begin)})" for begin in begins]

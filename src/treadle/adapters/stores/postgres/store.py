@@ -68,7 +68,7 @@ class PostgresStore:
         self._watch.look()
 
     async def _create(self, summary: ChatSummary, records: Sequence[Record], answer: Remembered | None) -> None:
-        packed = await _packed(records)
+        packed = await _pack_records(records)
         check_gapless(packed, 1)
         epoch = max((record.epoch for record in packed), default=0)
         values = (summary.chat, packed, sql.line(summary), epoch, *sql.answering(answer))
@@ -92,7 +92,7 @@ class PostgresStore:
         self._watch.look()
 
     async def _append(self, commit: Commit) -> Lease | None:
-        chat, lease, take, packed = commit.chat, commit.lease, commit.take, await _packed(commit.records)
+        chat, lease, take, packed = commit.chat, commit.lease, commit.take, await _pack_records(commit.records)
         first = packed[0].seq if packed else 0
         check_gapless(packed, first)
         lease_key = (lease.epoch, lease.worker) if lease is not None else (None, None)
@@ -187,17 +187,17 @@ class PostgresStore:
     async def get(self, chat: ChatId) -> Listed:
         if not (matches := await self._fetch(sql.GET, self._now(), chat)):
             raise NotFound(f"there is no chat {chat}")
-        return sql.listed(matches[0])
+        return sql.decode_listed(matches[0])
 
     async def list(
         self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
     ) -> list[Listed]:
         query, values = sql.listing_query(chat_filter, limit, cursor)
-        return [sql.listed(row) for row in await self._fetch(query, self._now(), *values)]
+        return [sql.decode_listed(row) for row in await self._fetch(query, self._now(), *values)]
 
     async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
         matches = await self._fetch(sql.CHANGES, self._now(), after_change, owner, limit or None)
-        return [sql.listed(row) for row in matches]
+        return [sql.decode_listed(row) for row in matches]
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         await self._catching_up.wait()
@@ -457,7 +457,7 @@ class PostgresStore:
         self._watch.look()
 
 
-async def _packed(records: Sequence[Record]) -> Sequence[Packed]:
+async def _pack_records(records: Sequence[Record]) -> Sequence[Packed]:
     if sum(len(record.body) for record in records) > HEAVY:
         return await asyncio.to_thread(lambda: [sql.pack(record) for record in records])
     return [sql.pack(record) for record in records]

@@ -8,8 +8,7 @@ worker tells: see below.)
 A worker that was killed should not block its chats for the rest of its lease. Each worker therefore holds a kernel
 lock (flock) on a file of its own for as long as its process lives. If another process can take that lock, the worker
 is dead; a worker that is merely stopped keeps its lock, and its lease until that expires. A missing file means dead as
-well: the file is made before the first claim and removed after the last release.
-"""
+well: the file is made before the first claim and removed after the last release."""
 
 import contextlib
 import errno

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.stores.packing import BLOB, Packed, check_sum, compress, decompress, folded
+from treadle.adapters.stores.packing import BLOB, Packed, check_sum, compress, decompress, fold_case
 from treadle.adapters.stores.packing import unpack as unpack_with
 from treadle.base.file_system import faultpoint, replace_file, sync_folder
 from treadle.base.types import ChatId, new_id
@@ -148,4 +148,4 @@ def chat_columns(head: int, summary: ChatSummary) -> tuple[Any, ...]:
     labels = _encode(s.labels).decode() if s.labels else ""
     # Numbers, not bools: sqlite3 would first look for an adapter for each.
     basics = (head, s.status, int(s.runnable), s.wake_ms, int(s.archived), s.owner, s.updated_ms)
-    return *basics, _encode(summary), folded(s.title), labels
+    return *basics, _encode(summary), fold_case(s.title), labels

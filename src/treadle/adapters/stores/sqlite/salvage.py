@@ -61,8 +61,7 @@ def salvaged_path(path: Path) -> Path:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Make a database of all that can be read of the one at `path`, in place of an earlier result. OSError or
-    sqlite3.Error."""
+    """Make a database of all that is readable in the one at `path`, replacing earlier ones. OSError, sqlite3.Error."""
     target = salvaged_path(path)
     new = target.with_name(target.name + ".new")
     _remove(new)
@@ -93,8 +92,7 @@ def _remove(path: Path) -> None:
 
 
 class _Gathering:
-    """Rows on their way into a new database. Of a chat's row an older copy may be left: the one with the longer log
-    counts."""
+    """Rows on their way into a new database. Of a chat's row an older copy may be left: the longer log counts."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -193,7 +191,7 @@ class Pages:
         size = 65536 if size == 1 else size
         sound = header.startswith(b"SQLite format 3\0") and size >= 512 and size & (size - 1) == 0
         self._size = size if sound else _PAGE_SIZE
-        self._newer = _committed(path.with_name(path.name + "-wal"), self._size)
+        self._newer = _read_committed_pages(path.with_name(path.name + "-wal"), self._size)
 
     def rows(self) -> Iterator[Row]:
         for number in range(1, max([len(self._data) // self._size, *self._newer]) + 1):
@@ -246,7 +244,7 @@ class Pages:
         return bytes(payload)
 
 
-def _committed(wal: Path, size: int) -> dict[int, bytes]:
+def _read_committed_pages(wal: Path, size: int) -> dict[int, bytes]:
     """The pages that the write-ahead log has in place of those in the file, up to its last commit."""
     try:
         data = wal.read_bytes()

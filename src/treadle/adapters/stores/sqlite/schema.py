@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from treadle.adapters.stores import number_migrations
-from treadle.adapters.stores.packing import folded
+from treadle.adapters.stores.packing import fold_case
 from treadle.base.file_system import faultpoint
 from treadle.base.process_folders import process_folder_prefix
 from treadle.errors import Damaged, InvalidInput, NewerSchema, StoreBusy, StoreError
@@ -48,7 +48,7 @@ def read_only(path: Path) -> StoreError:
     )
 
 
-def explained(error: BaseException, path: Path) -> BaseException:
+def translate_error(error: BaseException, path: Path) -> BaseException:
     """The error to raise in its place; one that is not the database's or the disk's stays what it is."""
     if isinstance(error, OSError):
         is_full = error.errno in _NO_SPACE
@@ -113,7 +113,7 @@ def _up_to_date(connection: sqlite3.Connection, path: Path, steps: dict[int, Pat
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, steps: dict[int, Path]) -> None:
-    connection.create_function("folded", 1, folded, deterministic=True)
+    connection.create_function("folded", 1, fold_case, deterministic=True)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.adapters.stores import packing
-from treadle.adapters.stores.packing import Packed, folded
+from treadle.adapters.stores.packing import Packed, fold_case
 from treadle.adapters.stores.sqlite.leases import Leases
 from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, chat_columns, row_of, unpack
 from treadle.adapters.stores.watch import ANY, DELETED
@@ -145,19 +145,19 @@ class ReadTables:
         return int(self._connection.execute(f"SELECT {_LAST_CHANGE}").fetchone()[0])
 
     def get_chat(self, chat: ChatId) -> port.Listed:
-        return self._listed(row_of(self._connection, f"{_LISTED} WHERE id = ?", chat))
+        return self._decode_listed(row_of(self._connection, f"{_LISTED} WHERE id = ?", chat))
 
     def list_chats(self, chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor | None) -> list[port.Listed]:
         conditions, values = _conditions(chat_filter, cursor)
         query = f"{_LISTED} WHERE {conditions} ORDER BY updated_ms DESC, id DESC LIMIT ?"
-        return [self._listed(row) for row in self._connection.execute(query, [*values, limit or -1])]
+        return [self._decode_listed(row) for row in self._connection.execute(query, [*values, limit or -1])]
 
     def changes(self, owner: str | None, after_change: int, limit: int) -> list[port.Listed]:
         conditions, values = _conditions(port.ChatFilter(owner), None)
         rows = self._connection.execute(_CHANGES.format(conditions), [*values, after_change] * 2 + [limit or -1])
-        return [self._listed(row) for row in rows]
+        return [self._decode_listed(row) for row in rows]
 
-    def _listed(self, row: tuple[Any, ...]) -> port.Listed:
+    def _decode_listed(self, row: tuple[Any, ...]) -> port.Listed:
         chat, summary, worker, until_ms, boot, change = row
         return port.Listed(packing.decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change)
 
@@ -337,7 +337,7 @@ def _conditions(chat_filter: port.ChatFilter, cursor: port.Cursor | None) -> tup
     if chat_filter.query:
         first, second = packing.beginnings(chat_filter.query)
         condition = "(instr(title, ?) > 0 OR substr(id, 1, ?) = ? OR substr(id, 1, ?) = ?)"
-        parts.append((condition, (folded(chat_filter.query), len(first), first, len(second), second)))
+        parts.append((condition, (fold_case(chat_filter.query), len(first), first, len(second), second)))
     if cursor is not None:
         parts.append(("(updated_ms, id) < (?, ?)", cursor))
     return " AND ".join(text for text, _ in parts), [value for _, values in parts for value in values]

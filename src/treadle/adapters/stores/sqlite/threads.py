@@ -5,8 +5,7 @@ All jobs that wait when the writer wakes share one transaction, and so one fsync
 it writes; one that is refused leaves nothing behind and the others go on. If the transaction itself fails, every job
 gets one of its own, so that none suffers for another.
 
-asyncio is never imported here: the code that submits jobs has a running loop already.
-"""
+asyncio is never imported here: the code that submits jobs has a running loop already."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from treadle.adapters.stores.sqlite.rows import BlobFiles
-from treadle.adapters.stores.sqlite.schema import REOPEN, Database, explained, may_write, primary_code, read_only
+from treadle.adapters.stores.sqlite.schema import REOPEN, Database, may_write, primary_code, read_only, translate_error
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
 from treadle.base.file_system import faultpoint
 from treadle.errors import TreadleError
@@ -98,13 +97,13 @@ class WorkerThread(ABC, Generic[S]):
             try:
                 job.result = job.work(self._open())
             except BaseException as error:
-                job.error = self._explained(error)
+                job.error = self._translate_error(error)
 
     @abstractmethod
     def _open(self) -> S: ...
 
-    def _explained(self, error: BaseException) -> BaseException:
-        return explained(error, self._path)
+    def _translate_error(self, error: BaseException) -> BaseException:
+        return translate_error(error, self._path)
 
     def _close(self) -> None:  # nothing to free
         """Free what the thread holds."""
@@ -144,14 +143,14 @@ class _DatabaseThread(WorkerThread[S]):
             self._tables = self._make_tables(self._connection)
         return self._tables
 
-    def _explained(self, error: BaseException) -> BaseException:
+    def _translate_error(self, error: BaseException) -> BaseException:
         if primary_code(error) in REOPEN:
             self._close()
         if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._path):
             failure = read_only(self._path)
             failure.__cause__ = error
             return failure
-        return explained(error, self._path)
+        return translate_error(error, self._path)
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -181,7 +180,7 @@ class WriterThread(_DatabaseThread[WriteTables]):
                 if job.prepare is not None:
                     job.prepare()
             except BaseException as error:
-                job.error = self._explained(error)
+                job.error = self._translate_error(error)
         ready = [job for job in batch if job.error is None]
         if ready and not self._commit(ready) and len(ready) > 1:
             for job in ready:
@@ -230,4 +229,4 @@ class WriterThread(_DatabaseThread[WriteTables]):
 
     def _fail(self, jobs: list[StoreJob[WriteTables, Any]], error: BaseException) -> None:
         for job in jobs:
-            job.error = self._explained(error)
+            job.error = self._translate_error(error)

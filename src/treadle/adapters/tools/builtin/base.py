@@ -1,6 +1,5 @@
 """Shared parts of the built-in tools: schemas, work in threads that a cancellation waits for, the services that they
-work with (all that is outside of the process comes in here, as a port), and the message about a path that does not
-exist."""
+work with (all that is outside of the process comes in here, as a port), and the message about an absent path."""
 
 import asyncio
 import threading

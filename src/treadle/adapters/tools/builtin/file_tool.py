@@ -21,7 +21,7 @@ from treadle.adapters.tools.builtin.text import MAX_FILE, decode
 from treadle.base.file_system import faultpoint
 from treadle.base.inert import printable
 from treadle.chat.change_rules import left_out
-from treadle.diff.diff import Diff, bounded, diff
+from treadle.diff.diff import Diff, diff, shorten_diff
 from treadle.diff.encodings import visible
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.ports.snapshots import Effect, Snapshots
@@ -111,19 +111,19 @@ class FileTool(WithContext, PlainTool, ABC):
     async def preview(self, invocation: Invocation) -> str:
         changes, _ = await self._consider(invocation)
         return await in_thread(
-            lambda: printable(bounded("\n".join(each.diff().text for each in changes if each.alters)))
+            lambda: printable(shorten_diff("\n".join(each.diff().text for each in changes if each.alters)))
         )
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._consider(invocation)
-        effect = await in_thread(self._snapshots(invocation).judged, [each.file for each in planned if each.alters])
+        effect = await in_thread(self._snapshots(invocation).assess, [each.file for each in planned if each.alters])
         unrecoverable = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
         preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
         return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
         recorded, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
-        if bool(recorded) and await in_thread(snapshots.unfinished, name_of(invocation)):
+        if bool(recorded) and await in_thread(snapshots.is_unfinished, name_of(invocation)):
             effect = await self._make(invocation, recorded, [])
             return _report_done(recorded, effect.files, _FINISHED)
         try:
@@ -152,7 +152,7 @@ class FileTool(WithContext, PlainTool, ABC):
         planned, snapshots, name = read_plan(invocation.plan), self._snapshots(invocation), name_of(invocation)
 
         def settle_plan() -> Settlement:
-            if snapshots.unfinished(name):
+            if snapshots.is_unfinished(name):
                 return "run_again"
             standing = find_standings(snapshots, planned)
             states = {standing[each.file.path] for each in planned if each.alters}
@@ -173,7 +173,7 @@ class FileTool(WithContext, PlainTool, ABC):
         planned, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
         if not planned:
             return None
-        if await in_thread(snapshots.unfinished, name_of(invocation)):
+        if await in_thread(snapshots.is_unfinished, name_of(invocation)):
             await self._make(invocation, planned, [])
         files = await in_thread(lambda: _find_made(snapshots, planned, find_standings(snapshots, planned)))
         return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None
@@ -307,7 +307,7 @@ def _describe_difference(
         lines = "" if data is None else f" (lines 1 to {max(1, count_lines(data)):,})"
         return f"{sentence} Read it again{lines} before you change it.", False
     return (
-        f"{sentence} What changed (- is as you saw it, + as it is now):\n{bounded(diff_text)}\n"
+        f"{sentence} What changed (- is as you saw it, + as it is now):\n{shorten_diff(diff_text)}\n"
         "If your change still fits, send it again; otherwise adapt it.",
         True,
     )
@@ -387,7 +387,7 @@ def _report_changes(changes: Sequence[Change], files: tuple[FileChange, ...]) ->
         return Outcome(text, summary="no change", known_files=known_files)
     rows = [(each.path, each.pre, each.post, diff.stat) for each, diff in diffs]
     notes = [each.note for each in changes if each.note]
-    text = "\n".join(["", *notes, bounded("\n".join(diff.text for _, diff in diffs))])
+    text = "\n".join(["", *notes, shorten_diff("\n".join(diff.text for _, diff in diffs))])
     return _report(rows, text, files, known_files)
 
 

@@ -48,10 +48,10 @@ def infer(mine: list[str], theirs: list[str], new_indents: list[str]) -> Shift |
         return Shift(add=added)
     if own_indent.endswith(file) and all(o == dropped + f for o, f in pairs):
         return Shift(drop=dropped)
-    return _scaled(pairs, new_indents)
+    return _find_scaled_shift(pairs, new_indents)
 
 
-def _scaled(pairs: list[tuple[str, str]], new_indents: list[str]) -> Shift | None:
+def _find_scaled_shift(pairs: list[tuple[str, str]], new_indents: list[str]) -> Shift | None:
     mine, theirs = _kind([own_indent for own_indent, _ in pairs] + new_indents), _kind([file for _, file in pairs])
     if not mine or not theirs:
         return None

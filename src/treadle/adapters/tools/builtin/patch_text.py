@@ -289,7 +289,7 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
             f"The patch gives a file the mode {mode} ({start[:200]!r}): apply_patch makes no links and no submodules. "
             "Leave it out, or use run_command for it."
         )
-    section = _unified(*names, body, None if mode is None else mode == "100755")
+    section = _parse_unified_section(*names, body, None if mode is None else mode == "100755")
     if isinstance(section, Delete) and has_names and not section.hunks:
         section = Delete(section.path)  # it shows no content
     nothing = isinstance(section, Update) and not (section.hunks or section.move_to or "new mode" in headers)
@@ -325,7 +325,7 @@ def _unquote(name: str) -> str:
     return _ESCAPE.sub(byte, match[1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
-def _unified(old_path: str, new_path: str, lines: list[str], executable: bool | None) -> Section:
+def _parse_unified_section(old_path: str, new_path: str, lines: list[str], executable: bool | None) -> Section:
     if new_path == "/dev/null":
         return Delete(clean_path(old_path.removeprefix("a/")), _hunks(lines))
     if old_path == "/dev/null":

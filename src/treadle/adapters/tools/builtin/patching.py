@@ -141,7 +141,7 @@ def _assemble(content: list[str], ends: list[bool | None], places: list[_HunkPla
 
 # -- where a hunk goes --------------------------------------------------------------------------------------------
 def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_HunkPlace], name: str) -> _HunkPlace:
-    if all(line.mark == "+" for line in _trimmed(hunk.lines)):
+    if all(line.mark == "+" for line in _trim_empty_lines(hunk.lines)):
         return _insertion(body, total, hunk, name)
     for match_kind in _LEVELS:
         for lines in _readings(hunk.lines):
@@ -159,12 +159,12 @@ def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_Hun
 
 def _readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
     """The lines as they are; without empty lines around them; and with lines that stay written without their space."""
-    trimmed = _trimmed(lines)
+    trimmed = _trim_empty_lines(lines)
     raw = tuple(PatchLine(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
     return list(dict.fromkeys((lines, trimmed, raw)))
 
 
-def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
+def _trim_empty_lines(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
     filled = [number for number, line in enumerate(lines) if line.raw]
     return lines[filled[0] : filled[-1] + 1] if filled else ()
 
@@ -187,7 +187,7 @@ def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_H
     if hunk.hint is not None:
         hint = hunk.hint
         return min(candidates, key=lambda place: abs(place.start + 1 - hint))
-    anchors = _anchored(body, hunk.anchors)
+    anchors = _find_anchor_ends(body, hunk.anchors)
     below = {place for at in anchors for place in [place for place in candidates if place.start >= at][:1]}
     if len(below) == 1:
         return below.pop()
@@ -199,7 +199,7 @@ def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_H
     )
 
 
-def _anchored(body: SearchedText, anchors: tuple[str, ...]) -> list[int]:
+def _find_anchor_ends(body: SearchedText, anchors: tuple[str, ...]) -> list[int]:
     ends: list[int] = []
     for depth, anchor in enumerate(anchors):
         at = _anchor_lines(body, anchor)
@@ -219,12 +219,12 @@ def _anchor_lines(body: SearchedText, anchor: str) -> list[int]:
 
 def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _HunkPlace:
     """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
-    lines = _trimmed(hunk.lines)
+    lines = _trim_empty_lines(hunk.lines)
     if hunk.at_end or (not hunk.anchors and hunk.hint is None):
         return _HunkPlace(total, lines)
     if hunk.hint is not None:
         return _HunkPlace(min(hunk.hint, total), lines)
-    ends = _anchored(body, hunk.anchors)
+    ends = _find_anchor_ends(body, hunk.anchors)
     if len(ends) == 1:
         return _HunkPlace(ends[0] + 1, lines)
     if not ends:
@@ -236,7 +236,7 @@ def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _H
 
 
 def _missing(body: SearchedText, hunk: PatchHunk, name: str) -> str:
-    lines = _trimmed(hunk.lines)
+    lines = _trim_empty_lines(hunk.lines)
     old, new = ("\n".join(line.text for line in lines if line.mark != excluded_mark) for excluded_mark in "+-")
     there = already_there(body, new) if old != new else 0
     if there:

@@ -76,7 +76,7 @@ def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[st
     if start > total:
         raise ToolError(f"{shown_path} has only {count(total, 'line')}; start_line {start} is past its end.")
     end_line = min(end or total, total)
-    body, last = _numbered(lines, start, end_line)
+    body, last = _number_lines(lines, start, end_line)
     header = f"{shown_path} ({count(total, 'line')}{notes})"
     if (start, last) != (1, total):
         header += f", lines {start} to {last}"
@@ -107,7 +107,7 @@ def _lines(file: Text) -> tuple[list[str], str]:
     return text.split(feed), "".join(f"; {note}" for note in notes)
 
 
-def _numbered(lines: list[str], start: int, end: int) -> tuple[list[str], int]:
+def _number_lines(lines: list[str], start: int, end: int) -> tuple[list[str], int]:
     """As many numbered lines as fit, at least one (cut if it alone is too long), and the number of the last."""
     body: list[str] = []
     size = 0

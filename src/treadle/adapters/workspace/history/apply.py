@@ -167,7 +167,7 @@ class ContentSource(ABC):
     def time_of(self, fd: int) -> int:
         return os.fstat(fd).st_mtime_ns if self.keeps_times else 0
 
-    def touched(self) -> Iterable[tuple[str, int]]:
+    def list_touched_files(self) -> Iterable[tuple[str, int]]:
         return ()
 
 
@@ -291,7 +291,7 @@ class ChangeApplier:
             self._conflicts.append(FileConflict(path, CHANGED))
         self._touched[parts_of(path)[:-1]] = None
 
-    def _untouched(self, each: PathProgress, folder: int, name: str) -> bool:
+    def _check_unchanged(self, each: PathProgress, folder: int, name: str) -> bool:
         """True if an entry is unchanged since the survey, by its signature or content; else record a conflict."""
         same = signature(lstat(folder, name)) == signature(each.stat)
         if same or self._folders.matches(each.change.path, each.change.before):
@@ -303,7 +303,7 @@ class ChangeApplier:
         if is_folder(each.change.before):
             os.rmdir(name, dir_fd=folder)
             faultpoint("transaction.folder_removed")
-        elif self._untouched(each, folder, name):
+        elif self._check_unchanged(each, folder, name):
             self._freeing.hold(name, folder)
             os.unlink(name, dir_fd=folder)
             faultpoint("transaction.removed")
@@ -317,7 +317,7 @@ class ChangeApplier:
         change = each.change
         assert change.after is not None
         new = change.before is None or change.before.kind == "directory"  # which was removed before
-        if each.standing == "before" and not new and not self._untouched(each, folder, name):
+        if each.standing == "before" and not new and not self._check_unchanged(each, folder, name):
             return
         if _mode_only(each):
             entries.chmod(folder, name, change.after.mode)
@@ -363,7 +363,7 @@ class ChangeApplier:
     def _touch(self) -> None:
         """Files that stay as they are but for their time: `make` goes by that."""
         with suppress(OSError, ToolError):
-            for path, time in self._source.touched():
+            for path, time in self._source.list_touched_files():
                 status = self._folders.lstat(path)
                 if status is not None and st.S_ISREG(status.st_mode):
                     folder, name = self._folders.of(path)

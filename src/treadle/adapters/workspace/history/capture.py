@@ -66,7 +66,7 @@ class Captures:
         if (existing := self._read(name)) is not None:
             return existing.uncaptured
         tree, last_inode = self._kept_tree(None)
-        with self._explained(" So the command was not run."):
+        with self._explain_errors(" So the command was not run."):
             file = self._place(tree, last_inode)
             capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
             return self._announce(capture, file)
@@ -111,7 +111,7 @@ class Captures:
         old_capture = self._read(name)
         tree = update_tree(self.tree(name), files)
         assert old_capture is not None
-        with self._explained():
+        with self._explain_errors():
             file = write_tree(self._folder, tree, durable=True)
             goal = file.rename(file.with_name(f"{new_id('t')}.tree"))
             capture = msgspec.structs.replace(old_capture, tree=goal.name)
@@ -132,7 +132,7 @@ class Captures:
         return stored_tree
 
     @contextmanager
-    def _explained(self, so: str = "") -> Iterator[None]:
+    def _explain_errors(self, so: str = "") -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -258,7 +258,7 @@ class Upkeep:
             self.tree_of(capture).unlink(missing_ok=True)
 
     def tidy(self, *, stage: bool) -> None:
-        """Remove what processes that died left half-done long ago; with `stage` also what they staged for settled
+        """Remove what dead processes left half-done long ago; with `stage` also what they staged for settled
         changes."""
         tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
         cutoff = time.time() - _ABANDONED_S
@@ -344,7 +344,7 @@ class Beginning:
         if files:
             self._captures.move(_BEGINNING, files)
 
-    def committed(self) -> None:
+    def move_after_commit(self) -> None:
         """After a commit, move the base state on for paths that are the same in copy and root; not for paths that were
         changed since in either of them."""
         with self._images.batch() as batch:

@@ -51,7 +51,7 @@ def write_pack(fd: int, objects: Mapping[str, bytes]) -> None:
     write_at(fd, b"".join((_SIGN, len(index).to_bytes(8, "big"), index, *objects.values())), 0)
 
 
-def packed(fd: int, digest: str) -> bytes | None:
+def read_from_pack(fd: int, digest: str) -> bytes | None:
     """The object with this hash, verified; None if the file is no pack with it."""
     head = os.pread(fd, _HEAD, 0)
     size = int.from_bytes(head[len(_SIGN) :], "big")
@@ -293,7 +293,7 @@ class ContentStore:
         except OSError as error:
             raise NotFound(f"What was there before ({digest[:12]}) is not kept any more.") from error
         with closing_fd(fd):
-            if (data := packed(fd, digest)) is not None:
+            if (data := read_from_pack(fd, digest)) is not None:
                 return passing_file(data)
             if digest_of(fd) != digest:
                 raise ToolError(f"What was kept ({digest[:12]}) is damaged, so it is not used. See `treadle fsck`.")

@@ -198,7 +198,7 @@ class _Walk:
             if committed:
                 return None
             if beneath is not None and st.S_ISDIR(beneath.st_mode):
-                self._emptied(here, rules)
+                self._record_emptied_folder(here, rules)
             return self._compare(here, status, beneath, new_content)
         if not committed:
             self._compare(here, status, beneath, new_content)
@@ -257,9 +257,9 @@ class _Walk:
             self._clash(here, None, old_content)
         self._change(here, old_content, None)
         if st.S_ISDIR(beneath.st_mode):
-            self._emptied(here, rules)
+            self._record_emptied_folder(here, rules)
 
-    def _emptied(self, here: _Here, rules: Ignoring) -> None:
+    def _record_emptied_folder(self, here: _Here, rules: Ignoring) -> None:
         if here.path.count("/") > _DEEPEST:
             raise _too_deep(here.path)
         with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:

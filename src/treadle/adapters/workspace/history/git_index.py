@@ -173,12 +173,12 @@ def mark_tracked(root: Root, files: Sequence[FileChange]) -> tuple[FileChange, .
     are changes in caches or ignored ones."""
     aside = (file for file in files if file.ignored or cache_of(file))
     doubtful = {file.path for file in aside if not is_folder(file) and not in_git(file.path)}
-    tracked = _tracked(root) if doubtful else frozenset()
+    tracked = _find_tracked_paths(root) if doubtful else frozenset()
     marked = {path for path in doubtful if os.fsencode(decode_path(path)) in tracked}
     return tuple(replace(file, ignored=False, tracked=True) if file.path in marked else file for file in files)
 
 
-def _tracked(root: Root) -> frozenset[bytes]:
+def _find_tracked_paths(root: Root) -> frozenset[bytes]:
     """Relative to the root. A root inside of a repository has the index of that one."""
     if root.ground is not None:  # a world: its index may be its own
         with suppress(ToolError):

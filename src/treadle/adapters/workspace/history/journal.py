@@ -103,7 +103,7 @@ class Journals:
             self._write(self._file(name, "json"), Journal(name, journal.root, "released"), lasting=False)
             self._remove(name, "end")
 
-    def unfinished(self) -> Iterator[Journal]:
+    def list_unfinished(self) -> Iterator[Journal]:
         """Decisions that are not carried out yet, or are being so at this moment."""
         journals = (self._read(file, Journal) for file in self._files(".json"))
         return (journal for journal in journals if journal is not None and self._is_unfinished(journal))

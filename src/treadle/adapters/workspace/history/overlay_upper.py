@@ -166,7 +166,7 @@ class Upper(ContentSource):
             return 0 if status is None else status.st_mtime_ns
         return 0
 
-    def touched(self) -> Iterator[tuple[str, int]]:
+    def list_touched_files(self) -> Iterator[tuple[str, int]]:
         with suppress(OSError, msgspec.MsgspecError), open(f"{self.view}/{_TOUCHED}", "rb") as file:
             yield from _numbers.decode(file.read()).items()
 
@@ -205,8 +205,7 @@ def is_opaque(fd: int) -> bool:
 
 
 def is_copy(fd: int) -> bool:
-    """True if a file was copied up from the lower folder to be written to. One with several hard links is not marked
-    so."""
+    """True if a file was copied up from the lower folder to be written to. One with several hard links is unmarked."""
     return _attribute(fd, _ORIGIN) is not None
 
 
@@ -230,8 +229,7 @@ _beginning_decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """The states of files before a world of layers first changed them: a line of JSON each, the first of a path
-    counts."""
+    """The states of files before a world of layers first changed them: a JSON line each, a path's first counts."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_BEGINNINGS}"
@@ -344,7 +342,7 @@ class FrozenLayer(ContentSource):
             return os.stat(_content_file(self._view, self._numbers[path])).st_mtime_ns
         return 0
 
-    def touched(self) -> Iterator[tuple[str, int]]:
+    def list_touched_files(self) -> Iterator[tuple[str, int]]:
         yield from self._layer.touched.items()
 
 

@@ -116,7 +116,7 @@ class RepositoryChanges:
 
     def _hidden_history(self) -> Iterator[str]:
         new_refs = [path for path, file in self._files.items() if path.startswith(_REPLACE) and _is_file(file.after)]
-        was, now = self._packed()
+        was, now = self._read_packed_refs()
         new_refs += [name for name in now if name.startswith(_REPLACE) and name not in was]
         if new_refs:
             yield f"makes git show another object in the place of {new_refs[0].removeprefix(_REPLACE)} ({new_refs[0]})"
@@ -133,7 +133,7 @@ class RepositoryChanges:
     def _is_readable_ref(self, file: FileChange) -> bool:
         return _is_file(file.after) and _REFERENCE.fullmatch(self._text(file, self._after)) is not None
 
-    def _packed(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _read_packed_refs(self) -> tuple[dict[str, str], dict[str, str]]:
         file = self._files.get("packed-refs", _NO_CHANGE)
         return packed_refs(self._old_text(file)), packed_refs(self._new_text(file))
 
@@ -156,7 +156,7 @@ class RepositoryChanges:
             yield f"drops {count(len(lost_stashes), 'stashed change')} from git"
 
     def _deleted_refs(self) -> Iterator[tuple[str, str]]:
-        was, now = self._packed()
+        was, now = self._read_packed_refs()
         if "packed-refs" not in self._files and any(path.startswith("refs/") for path in self._files):
             was = now = packed_refs(self._text_on_disk("packed-refs"))
         for path, file in self._files.items():
@@ -166,19 +166,18 @@ class RepositoryChanges:
                 id = was.get(path, "") if _is_file(file.after) else ""
             else:
                 id = self._text(file, self._before).strip().decode(errors="replace")
-            is_held = id in self._logged(path) if self._is_readable_ref(file) else now.get(path) == id
+            is_held = id in self._collect_logged_ids(path) if self._is_readable_ref(file) else now.get(path) == id
             if _ID.fullmatch(id) and not is_held:
                 yield path, id
         for name, id in was.items():
             loose = self._files.get(name)
             was_hidden = self._is_loose(name) or (loose is not None and _is_file(loose.before))
-            is_held = now.get(name) == id or (name in now and id in self._logged(name))
+            is_held = now.get(name) == id or (name in now and id in self._collect_logged_ids(name))
             if not was_hidden and not is_held:
                 yield name, id
 
-    def _logged(self, ref: str) -> frozenset[str]:
-        """The commits that the logs of this reference and of HEAD name afterwards: after a move also the one from
-        before."""
+    def _collect_logged_ids(self, ref: str) -> frozenset[str]:
+        """The commits that the logs of this reference and of HEAD name afterwards: after a move also the former one."""
         return frozenset(id for name in (ref, "HEAD") for id in _logged_ids(self._log_after(f"logs/{name}"), both=True))
 
     def _log_after(self, path: str) -> bytes:

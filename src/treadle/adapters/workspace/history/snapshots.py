@@ -76,13 +76,13 @@ class ProjectSnapshots:
             self.remember(effect.files)
         return effect
 
-    def judged(self, files: Sequence[FileChange]) -> Effect:
+    def assess(self, files: Sequence[FileChange]) -> Effect:
         return Effect(
             mark_tracked(self._root, files), history=tuple(repository_changes.find_obeyed_files(self._root, files))
         )
 
-    def unfinished(self, name: str) -> bool:
-        return self._transactions.unfinished(name)
+    def is_unfinished(self, name: str) -> bool:
+        return self._transactions.is_unfinished(name)
 
     def content(self, digest: str, limit: int = 0) -> bytes:
         with suppress(NotFound):
@@ -96,7 +96,7 @@ class ProjectSnapshots:
         remember(self._root, after_images(self._folder), files)
 
     def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
-        return self._gated(view, self._effect(view, distrusted=changed_paths), judged=True)
+        return self._withhold_changes(view, self._effect(view, distrusted=changed_paths), judged=True)
 
     def diff(self, view: str, effect: Effect) -> str:
         return effects.describe(self._root, view, effect)
@@ -105,7 +105,7 @@ class ProjectSnapshots:
         seen_files = SeenFiles()
 
         def read() -> Effect:
-            return self._gated(view, self._effect(view, seen_files, changed_paths))
+            return self._withhold_changes(view, self._effect(view, seen_files, changed_paths))
 
         effect = self._transactions.commit(name, view, read, effects.source, seen_files)
         remember(self._root, after_images(self._folder), effect.files, seen_files)
@@ -133,7 +133,7 @@ class ProjectSnapshots:
     def beginning(self, view: str) -> "captures.Beginning":
         return captures.Beginning(view, self.images, self._root, self._captures())
 
-    def _gated(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
+    def _withhold_changes(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
         """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
         files = without_compiled(mark_tracked(self._root, effect.files))
         repository = self._repository(files, self._bytes_now, partial(effects.left_bytes, view))
@@ -142,7 +142,7 @@ class ProjectSnapshots:
         if not judged:
             return remaining
         reasons = repository.reasons() if repository is not None else ()
-        return replace(remaining, history=(*reasons, *self.judged(files).history))
+        return replace(remaining, history=(*reasons, *self.assess(files).history))
 
     def _repository(
         self, files: Sequence[FileChange], old: "repository_changes.Content", new: "repository_changes.Content"
@@ -167,7 +167,7 @@ class ProjectSnapshots:
     def compare(self, name: str) -> Effect:
         effect = self._captures().compare(name)
         repository = self._repository(effect.files, self._bytes_before, self._bytes_now)
-        judgement = self.judged(effect.files)
+        judgement = self.assess(effect.files)
         reasons = repository.reasons() if repository is not None else ()
         effect = replace(effect, files=judgement.files, history=(*reasons, *judgement.history))
         if self._root.ground is not None:

@@ -64,8 +64,7 @@ class StagingFolder:
         return self._again and lstat(self._fd, name) is not None
 
     def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
-        """A file with the bytes of `source` and the owner of the old one. On a stage used again it is named when
-        whole."""
+        """A file with the bytes of `source` and the owner of the old one. On a reused stage it is named when whole."""
         half = f"{name}.half" if self._again else name
         with suppress(FileNotFoundError):
             os.unlink(half, dir_fd=self._fd)

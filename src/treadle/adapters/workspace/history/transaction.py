@@ -13,8 +13,7 @@ A process that comes after a crash finds either no decision, and the project as 
 completes: a path that is as after is done, one that is as before is made, any other state is a change by others. Then
 the effect of a command is taken back as a whole and refused; an undo leaves that path and reports it. Changes that fail
 for another reason, also at the second try, are taken back, too, with the images that were kept in step 1, and the
-decision is withdrawn.
-"""
+decision is withdrawn."""
 
 import os
 import stat
@@ -60,7 +59,7 @@ class Transactions:
             if effect.conflicts:
                 return self._report_settled(self._refuse(new_journal, effect.conflicts))
             source = source_of(view)
-            if not effect.files and not any(True for _ in source.touched()):
+            if not effect.files and not any(True for _ in source.list_touched_files()):
                 return effect  # most commands only look: there is nothing to decide, and nothing to wait for
             return self._first(new_journal, source, folders, seen_files)
 
@@ -73,7 +72,7 @@ class Transactions:
             needed_changes = Effect(tuple(each for each in files if not _folder_exists(folders, each)))
             return self._first(self._journal(name, "commit", "", needed_changes, passing=True), source, folders)
 
-    def unfinished(self, name: str) -> bool:
+    def is_unfinished(self, name: str) -> bool:
         """True if changes of this name are decided and not made entirely; else what an earlier try staged is
         removed."""
         with self._alone() as folders:

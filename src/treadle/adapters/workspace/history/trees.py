@@ -55,11 +55,11 @@ REASONS = {
 _MOST_LISTED = 40
 
 
-def generated(name: str, ignored: bool) -> bool:
+def is_generated(name: str, ignored: bool) -> bool:
     return name in CACHES or (ignored and name in GENERATED_IF_IGNORED)
 
 
-def listed(
+def list_uncaptured(
     omitted: Iterable[tuple[str, int, int]], outcomes: Mapping[str, str] | None = None
 ) -> tuple[Uncaptured, ...]:
     """Paths with why they were left out and their size, as they are told: folders of one name in one line, and of very
@@ -251,12 +251,12 @@ def changes(old_tree: Tree, new_tree: Tree, bytes_of: BytesOf) -> tuple[tuple[Fi
             node = old or new
             files.append(change_of(path, was, now, DiffStat(), ignored=node is not None and node.ignored))
     files.sort(key=lambda each: each.path)
-    return tuple(_counted(files, bytes_of)), listed(omitted, outcomes)
+    return tuple(_add_line_counts(files, bytes_of)), list_uncaptured(omitted, outcomes)
 
 
 def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
     nodes = ((path, *item) for path, folder in tree.folders.items() if folder.lacks for item in folder.nodes.items())
-    return listed(
+    return list_uncaptured(
         (path_in(path, name), node.left_out_reason, node.size) for path, name, node in nodes if node.left_out_reason
     )
 
@@ -302,7 +302,7 @@ def _unseen(node: Node | None) -> bool:
     return node is not None and bool(node.left_out_reason) and st.S_ISDIR(node.mode)
 
 
-def _counted(files: list[FileChange], bytes_of: BytesOf) -> Iterator[FileChange]:
+def _add_line_counts(files: list[FileChange], bytes_of: BytesOf) -> Iterator[FileChange]:
     counted = 0
     for file in files:
         states = [state for state in (file.before, file.after) if state is not None]

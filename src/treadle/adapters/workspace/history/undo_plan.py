@@ -93,14 +93,14 @@ class PathUndo:
         follows = all(one.after == following.before for one, following in pairwise(chain))
         if remaining or (follows and chain[-1].after == self._now and any(link.by for link in chain)):
             try:
-                return self._rebased(chain, start, merging=merging, never_merge=never_merge)
+                return self._rebase_changes(chain, start, merging=merging, never_merge=never_merge)
             except Blocked:
                 if remaining:
                     raise
         self._require(state)
         return UndoTarget(state)
 
-    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, never_merge: bool) -> UndoTarget:
+    def _rebase_changes(self, chain: Sequence[Link], start: State, *, merging: bool, never_merge: bool) -> UndoTarget:
         """The original content plus the changes to keep."""
         first = next(number for number, link in enumerate(chain) if not link.by)
         state, rebased_links = start, list(chain[:first])
@@ -108,9 +108,9 @@ class PathUndo:
             if not link.by:
                 continue
             if state != link.before and link.foreign and not merging:
-                raise self._drifted(link)
+                raise self._explain_drift(link)
             previous_state = state
-            state = link.after if state == link.before else self._merged(link, state, never_merge=never_merge)
+            state = link.after if state == link.before else self._merge_change(link, state, never_merge=never_merge)
             if link.by != SOMEBODY:
                 rebased_links.append(Link(previous_state, state))
         self._require(state)
@@ -139,7 +139,7 @@ class PathUndo:
         is_whole = data == old or links[0].before is None or new_state is None
         return None if is_whole or new_state is None else self._make(data, new_state.mode)
 
-    def _merged(self, link: Link, state: State, *, never_merge: bool) -> State:
+    def _merge_change(self, link: Link, state: State, *, never_merge: bool) -> State:
         """A later change, made to another state than it was made to."""
         if state == link.after:
             return state
@@ -165,10 +165,10 @@ class PathUndo:
     def _in_the_way(self, link: Link, reason: str) -> Blocked:
         """A later change that cannot be put on top of what was there before."""
         if link.foreign:
-            return self._drifted(link, f". It cannot be merged: {reason}")
+            return self._explain_drift(link, f". It cannot be merged: {reason}")
         return Blocked(f"{link.by} changed it later, and {reason}; take that back first, or both together")
 
-    def _drifted(self, link: Link, more: str = "") -> Blocked:
+    def _explain_drift(self, link: Link, more: str = "") -> Blocked:
         if link.by != SOMEBODY:
             return Blocked(f"it was found changed while a background process of {link.by} ran{more}")
         time_note = " since" if link.after == self._now else " between two changes of this chat"
@@ -317,7 +317,7 @@ class _Planning:
             ends = (change.after, change.merged, *(end for link in change.rebased for end in (link.before, link.after)))
             used_digests.update(state.digest for state in ends if state is not None)
         self.made = {digest: data for digest, data in self.made.items() if digest in used_digests}
-        return Plan(_sorted(self._changes), _sorted(self._conflicts))
+        return Plan(_sort_by_path(self._changes), _sort_by_path(self._conflicts))
 
     def _plan_path(self, trail: files.Trail) -> None:
         path, unit = trail.path, files.git_unit(trail.path)
@@ -422,5 +422,5 @@ def _depth(path: str) -> int:
     return decode_path(path).count("/")
 
 
-def _sorted(by_path: Mapping[str, T]) -> tuple[T, ...]:
+def _sort_by_path(by_path: Mapping[str, T]) -> tuple[T, ...]:
     return tuple(by_path[path] for path in sorted(by_path, key=parts_of))

@@ -91,7 +91,7 @@ class NotEntered(Exception):
 
 
 @contextmanager
-def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
+def enter_folder(above: int, name: str) -> Iterator[tuple[int, Listing]]:
     """A folder held open, and what lies in it. One that its owner has closed to himself is open while it is held."""
     folder_fd, mode, fd = -1, None, -1
     try:
@@ -228,7 +228,7 @@ class Walk:
             self._take_over(path)
             return
         try:
-            with entered(level.fd, name) as (fd, listing):
+            with enter_folder(level.fd, name) as (fd, listing):
                 below = Level(fd, listing, f"{level.path}{name}/", level)
                 below.ignored = self._folders[above].nodes[_key(name)].ignored and not below.git
                 self._visit(below)
@@ -269,7 +269,7 @@ class Walk:
         if not level.git and name != GIT:
             if self._own and level.path + name == self._own:
                 return trees.OWN
-            if trees.generated(name, ignored):
+            if trees.is_generated(name, ignored):
                 return trees.GENERATED_FOLDER
         return trees.CAPTURED if level.depth < trees.DEPTH_CAP else trees.TOO_DEEP
 

@@ -30,19 +30,19 @@ def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
 
 def expand(pattern: str) -> list[str]:
     """The patterns that the braces of one stand for; `{` without an end or a comma is an ordinary character."""
-    patterns = list(islice(_expanded(pattern), _MOST + 1))
+    patterns = list(islice(_expand_braces(pattern), _MOST + 1))
     if len(patterns) > _MOST:
         raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
     return patterns
 
 
-def _expanded(pattern: str) -> Iterator[str]:
+def _expand_braces(pattern: str) -> Iterator[str]:
     start, end, commas = _first_braces(pattern)
     if not commas:
         yield pattern
         return
     for left, right in pairwise([start, *commas, end]):
-        yield from _expanded(pattern[:start] + pattern[left + 1 : right] + pattern[end + 1 :])
+        yield from _expand_braces(pattern[:start] + pattern[left + 1 : right] + pattern[end + 1 :])
 
 
 def _first_braces(pattern: str) -> tuple[int, int, list[int]]:
@@ -76,10 +76,10 @@ def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
 
 
 def path_matcher(steps: Steps) -> Matcher:
-    return lambda path: len(steps) in reached(steps, path.split("/"))
+    return lambda path: len(steps) in find_reached_states(steps, path.split("/"))
 
 
-def reached(steps: Steps, names: Sequence[str]) -> set[int]:
+def find_reached_states(steps: Steps, names: Sequence[str]) -> set[int]:
     """All the ways through the pattern at once, name by name: how many steps may be taken when the names are over."""
     states = _expand_states({0}, steps)
     for name in names:
@@ -157,7 +157,7 @@ def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
         elif body:
             # The rest of an anchored pattern after the names in between, for each way in which it can match them.
             names = body.removeprefix("/").split("/")
-            rests = [names[state:] for state in sorted(reached(_steps(names), below))]
+            rests = [names[state:] for state in sorted(find_reached_states(_steps(names), below))]
             patterns += [f"{mark}/{'/'.join(rest)}{slash}" for rest in rests if any(name != _ANY for name in rest)]
     return patterns
 

@@ -37,8 +37,7 @@ Open = Callable[[int, str, int], int]
 @cache
 def open_beneath() -> Open | None:
     """`open(directory, path, flags)`, a descriptor; OSError if the path leaves the directory, by `..`, by a link or by
-    an absolute path, at any moment of the walk. None where the kernel, or what filters its calls, lacks it: tried
-    once."""
+    an absolute path, at any moment of the walk. None where the kernel or a filter of its calls lacks it: tried once."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         call = _call()

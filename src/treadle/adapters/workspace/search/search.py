@@ -136,9 +136,9 @@ class First:
         self.total += 1
         self._kept[path] = counted
         if len(self._kept) > self._most + _ROOM:
-            self._kept = dict(self.sorted()[: self._most])
+            self._kept = dict(self.sort_by_name()[: self._most])
 
-    def sorted(self) -> list[tuple[str, LineCount]]:
+    def sort_by_name(self) -> list[tuple[str, LineCount]]:
         return sorted(self._kept.items())
 
 
@@ -275,7 +275,7 @@ class Engine:
 
     def find(self, pattern: str, path: str, *, ignore_case: bool, most: int, stop: threading.Event | None) -> Paths:
         is_wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
-        with self._guard.hold(path, exact=True) as (fd, parts), self._inherited(parts) as rules:
+        with self._guard.hold(path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             reader = FileReader(is_wanted, most)
             scope = Scope(stop, _time_limit(), fd, parts)
             try:
@@ -283,7 +283,7 @@ class Engine:
                 ran = self._run(SearchJob(rules=rules), reader.feed, scope)
             except _Blocked:
                 return Engine(self._guard, None).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
-        candidates = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
+        candidates = [_join(parts, name) for name, _ in reader.files.sort_by_name()[:most]]
         paths = tuple(each for each in candidates if self._is_file(each))
         return Paths(paths, reader.files.total - len(candidates) + len(paths), ran.ending == "exited")
 
@@ -307,7 +307,7 @@ class Engine:
 
     def _search_tree(self, query: Query, stop: threading.Event | None) -> Matches:
         is_wanted = _glob(query.include, self._guard.path) if query.include else _any
-        with self._guard.hold(query.path, exact=True) as (fd, parts), self._inherited(parts) as rules:
+        with self._guard.hold(query.path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             job = SearchJob(query.pattern, query.include, query.ignore_case, query.literal, rules=rules)
             scope = Scope(stop, _time_limit(), fd, parts)
             self._refuse_special_files(rules, scope)
@@ -323,7 +323,7 @@ class Engine:
                 reader.close()
             is_complete = ran.ending == "exited"
             too_large = self._too_large(is_wanted, rules, scope) if is_complete else ()
-        return self._checked(query, reader, is_complete, lambda name: _join(parts, name), too_large)
+        return self._build_matches(query, reader, is_complete, lambda name: _join(parts, name), too_large)
 
     def _refuse_special_files(self, rules: int, scope: Scope) -> None:
         """Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would open it, and wait for ever."""
@@ -343,7 +343,7 @@ class Engine:
             return frozenset()
         reader = FileReader(_any, sys.maxsize)
         self._start(list_other_encodings(self._program, job), job, reader.feed, scope)
-        return frozenset(name for name, _ in reader.files.sorted())
+        return frozenset(name for name, _ in reader.files.sort_by_name())
 
     def _too_large(self, accepts: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
         def is_large(name: str) -> bool:
@@ -354,7 +354,7 @@ class Engine:
 
         reader = FileReader(is_large, _LARGE_NAMED)
         self._run(SearchJob(rules=rules), reader.feed, scope)
-        return tuple(_join(scope.parts, name) for name, _ in reader.files.sorted()[:_LARGE_NAMED])
+        return tuple(_join(scope.parts, name) for name, _ in reader.files.sort_by_name()[:_LARGE_NAMED])
 
     def _search_file(self, query: Query, stop: threading.Event | None) -> Matches:
         data = self._guard.read_bytes(query.path, MAX_FILE)
@@ -367,7 +367,7 @@ class Engine:
             program = None if other_encoding else self._program
             ran = self._run(job, reader.feed, Scope(stop, _time_limit()), stdin=fd, program=program)
         reader.close()
-        return self._checked(query, reader, ran.ending == "exited", lambda _: query.path, ())
+        return self._build_matches(query, reader, ran.ending == "exited", lambda _: query.path, ())
 
     def _run(
         self, job: SearchJob, feed: Callable[[bytes], None], scope: Scope, stdin: int = -1, program: str | None = ""
@@ -397,12 +397,12 @@ class Engine:
             raise _Blocked
         return ran
 
-    def _checked(
+    def _build_matches(
         self, query: Query, reader: MatchReader, is_complete: bool, name_of: Callable[[str], str], large: Sequence[str]
     ) -> Matches:
         files: list[FileMatches] = []
         total, total_files, remaining = reader.total, reader.files.total, query.most
-        for name, counted in reader.files.sorted()[: query.most]:
+        for name, counted in reader.files.sort_by_name()[: query.most]:
             if remaining <= 0:
                 break
             path = name_of(name)
@@ -441,7 +441,7 @@ class Engine:
         return False
 
     @contextmanager
-    def _inherited(self, parts: Sequence[str]) -> Iterator[int]:
+    def _open_inherited_rules(self, parts: Sequence[str]) -> Iterator[int]:
         """A descriptor with what the directories above say is ignored, read through the root; -1: nothing."""
         rules: list[str] = []
         for depth in range(len(parts)):

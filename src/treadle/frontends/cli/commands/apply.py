@@ -49,16 +49,15 @@ class Wish(NamedTuple):
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
 @o.json_option("Print the result as one JSON object, and do not ask.")
-@o.gathered(Wish, "wish")
+@o.gather_options(Wish, "wish")
 @in_loop
 async def apply(wish: Wish, as_json: bool) -> int:
     """Apply a patch or a fenced block of an answer to the project.
 
     FILE holds a unified diff, a patch that begins with *** Begin Patch, or an answer with one of these in a fenced
     block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
-    that file. It is shown first and applied whole or not at all; treadle undo takes it back.
-    """
-    config = session.configured()
+    that file. It is shown first and applied whole or not at all; treadle undo takes it back."""
+    config = session.load_config()
     text = _text(wish)
     terminal = Terminal()
     async with session.open_agent(config) as agent:
@@ -68,7 +67,7 @@ async def apply(wish: Wish, as_json: bool) -> int:
             if not text:
                 raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
         command = _command(wish, text)
-        files, diff = await _planned(agent, root, command)
+        files, diff = await _plan_changes(agent, root, command)
         if not as_json:
             changes.print_patch(terminal, diff)
         if wish.preview or not files:
@@ -136,7 +135,7 @@ async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, st
     return agent.chat(options=options, mode="auto-edit", interactive=asks, auto_approve_sensitive_edits=wish.yes), root
 
 
-async def _planned(agent: "Agent", root: str, command: "c.Apply") -> "tuple[tuple[FileChange, ...], str]":
+async def _plan_changes(agent: "Agent", root: str, command: "c.Apply") -> "tuple[tuple[FileChange, ...], str]":
     """Return the changes and their preview, computed by the tool that will make them. Nothing is written."""
     from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL, ToolSpec
 

@@ -16,7 +16,7 @@ from treadle.frontends.cli.group import in_agent
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, c, dialogue, e, msgspec, notices, permissions, rule_book, session, wire,
 )  # fmt: skip
-from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gathered, json_option, project_root, refuse
+from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gather_options, json_option, project_root, refuse
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.frontends.presentation.styled import Line, Span, spans
 from treadle.protocol.choices import STANDING, RuleScope
@@ -32,8 +32,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 async def pending(agent: "Agent", as_json: bool) -> None:
     """List the approvals and questions that wait for you.
 
-    Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
-    """
+    Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked."""
     rows = []
     for chat, action in await _asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
@@ -111,14 +110,13 @@ class Approval(NamedTuple):
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
 @click.option("--leave", is_flag=True, help="Record the answer and leave; another process continues the chat.")
 @json_option("Print every event as one line of JSON.")
-@gathered(Approval, "reply")
+@gather_options(Approval, "reply")
 @in_agent(works=True)
 async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: bool) -> int:
     """Approve or refuse what a chat asks for, and continue it.
 
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
-    it, the only approval that any chat waits for.
-    """
+    it, the only approval that any chat waits for."""
     chat, action = await _find_approval(agent, approval_ref)
     requests = [(each.seq, each.data) for each in await chat.events_of(e.PermissionRequested)]
     seqs = [seq for seq, data in requests if isinstance(data, e.PermissionRequested) and data.action == action.action]
@@ -167,8 +165,7 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
     """List, add and revoke rules: approvals that last.
 
     With add and revoke; alone, or with list, it lists them: where each holds, when it was made and last used, and until
-    when it holds.
-    """
+    when it holds."""
     if context.invoked_subcommand is None:
         context.invoke(list_rules, chat=chat, as_json=as_json)
 
@@ -178,7 +175,7 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
 @json_option("Print one JSON object a line.")
 def list_rules(chat: str | None, as_json: bool) -> None:
     """List the rules."""
-    book = rule_book.RuleBook(session.configured().home)
+    book = rule_book.RuleBook(session.load_config().home)
     listed_rules, damage = book.readable()
     if chat is not None:
         listed_rules += _change_rules(chat)
@@ -212,8 +209,7 @@ def add(
 ) -> None:
     """Make a rule.
 
-    PATTERN is the words of one command; a * as the last word stands for any further ones.
-    """
+    PATTERN is the words of one command; a * as the last word stands for any further ones."""
     from treadle.adapters.policy.rules import check
 
     if allow + ask + deny != 1:
@@ -227,11 +223,11 @@ def add(
             check(rule)
             return (*rules, added_rule)
 
-        added_rule = rule_book.stamped(rule, round(time.time() * 1000))
+        added_rule = rule_book.stamp_rule(rule, round(time.time() * 1000))
         _change_rules(chat, append)
     else:
         project = str(project_root(root)) if scope == "project" else ""
-        added_rule = rule_book.RuleBook(session.configured().home).add(msgspec.structs.replace(rule, root=project))
+        added_rule = rule_book.RuleBook(session.load_config().home).add(msgspec.structs.replace(rule, root=project))
     Terminal().line(_line(added_rule))
 
 
@@ -249,7 +245,7 @@ def revoke(id: str, chat: str | None) -> None:
     if chat:
         revoked = next(rule for rule in _change_rules(chat, without) if rule.id == id)
     else:
-        revoked = rule_book.RuleBook(session.configured().home).revoke(id)
+        revoked = rule_book.RuleBook(session.load_config().home).revoke(id)
     Terminal().note("".join(["revoked: ", *(span.text for span in _line(revoked))]), "dim")
 
 

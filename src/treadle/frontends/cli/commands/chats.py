@@ -41,8 +41,7 @@ async def chats(
 ) -> None:
     """List the chats, newest first.
 
-    Each with its id, age, state, project and title.
-    """
+    Each with its id, age, state, project and title."""
     from treadle.library.searching import search as hits
     from treadle.ports.store import ChatFilter
 
@@ -96,8 +95,7 @@ def _line(terminal: Terminal, listed: "Listed") -> Line:
 async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_json: bool) -> None:
     """Show a chat from its log.
 
-    ID is a chat's id, the beginning of it, or last. For the events themselves see export.
-    """
+    ID is a chat's id, the beginning of it, or last. For the events themselves see export."""
     from treadle.library.subagents.tree import tree_of
 
     if as_json and short:
@@ -182,8 +180,7 @@ async def stop(agent: "Agent", chat: "Chat", as_json: bool) -> None:
     """Stop the run of a chat, wherever it works.
 
     ID is a chat's id, the beginning of it, or last. Running commands end, open calls get a result that says so, and the
-    chat can be continued. Background commands stay: see jobs.
-    """
+    chat can be continued. Background commands stay: see jobs."""
     await chat.interrupt()  # recorded first; the worker of the chat, or this process, then settles the calls (L-07)
     idle_event = e.SessionIdle("interrupted")
     async for envelope in chat.resume():
@@ -202,13 +199,12 @@ async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
 
     ID is a chat's id, the beginning of it, or last. A chat that works is not deleted: stop it first. Its background
     commands end. The files of the project stay as they are, but what the chat changed can no longer be undone. Worlds
-    stay. To keep a copy, export the chat before; to hide it, archive it.
-    """
+    stay. To keep a copy, export the chat before; to hide it, archive it."""
     if not yes:
         if as_json or not dialogue.someone_is_there():
             raise InvalidInput(f"A deleted chat cannot be brought back. Delete it with: treadle delete --yes {chat.id}")
         title = inert_line((await agent.deps.store.get(chat.id)).summary.title or chat.id, 60)
-        if not await dialogue.agreed(f"delete “{title}” for good? [y/N] "):
+        if not await dialogue.ask_yes_or_no(f"delete “{title}” for good? [y/N] "):
             Terminal().note("nothing was deleted", "dim")
             return o.EXIT_ERROR
     await agent.delete_chat(chat.id)
@@ -249,15 +245,14 @@ class JobAct(NamedTuple):
 @click.option("--commit", metavar="HANDLE", help="Show its changes and commit them to the project.")
 @click.option("--discard", metavar="HANDLE", help="Discard its uncommitted changes.")
 @o.json_option("Print one JSON object a line.")
-@o.gathered(JobAct, "act")
+@o.gather_options(JobAct, "act")
 @in_agent(works=True)
 async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
     """List background commands; read their output, write to them, stop them.
 
     A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
     and in the home where it runs. The changes of a job are committed to the project by a call of the model, when the
-    next run begins, or with --commit.
-    """
+    next run begins, or with --commit."""
     chat = await session.find_chat(agent.deps.store, id) if id else ""
     all_jobs = await (agent.chat(chat).jobs() if chat else agent.jobs())
     terminal = Terminal()

@@ -22,12 +22,11 @@ def config(chat: str | None, as_json: bool) -> None:
     """Show every setting and where its value comes from.
 
     Of keys it is only told whether they are set. A chat keeps the options with which it was made or to which it was
-    changed: with --chat those are shown, and where each comes from that is as the settings have it.
-    """
+    changed: with --chat those are shown, and where each comes from that is as the settings have it."""
     if chat:
-        asyncio.run(_show_chat(session.configured(), chat, as_json))
+        asyncio.run(_show_chat(session.load_config(), chat, as_json))
     else:
-        _show_settings(session.configured(), as_json)
+        _show_settings(session.load_config(), as_json)
 
 
 async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
@@ -97,8 +96,7 @@ def completion(shell: str) -> None:
     """Print a script that completes commands, options and chats in a shell.
 
     For bash: eval "$(treadle completion bash)" in ~/.bashrc. For zsh: the same with zsh in ~/.zshrc, below compinit.
-    For fish: treadle completion fish > ~/.config/fish/completions/treadle.fish, once.
-    """
+    For fish: treadle completion fish > ~/.config/fish/completions/treadle.fish, once."""
     from click.shell_completion import get_completion_class
 
     from treadle.frontends.cli.group import cli

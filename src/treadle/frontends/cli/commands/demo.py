@@ -52,8 +52,7 @@ def demo(keep: bool) -> None:
     """See a run killed in the middle and resumed; needs no key.
 
     A real loop repairs a small project in a temporary folder. Only the model is a script. On a terminal the app opens
-    with it first, and the kill is offered when you leave it.
-    """
+    with it first, and the kill is offered when you leave it."""
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-" if keep else f"{process_folder_prefix()}demo-")).resolve()
     demonstration = Demo(folder, Terminal())
     try:
@@ -88,7 +87,7 @@ class Demo:
         arguments = AppArguments(TASK, model=f"scripted:{place / 'demo.toml'}", mode="ask")
         run_app(arguments, str(place / "project"), FIRST_WORDS)
         question = "See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "
-        return asyncio.run(dialogue.agreed(question))
+        return asyncio.run(dialogue.ask_yes_or_no(question))
 
     def play(self, keep: bool) -> None:
         make_project(self._project)

@@ -41,14 +41,13 @@ COMMAND = "run_command"
 @o.even_kept_option
 @o.caches_option
 @o.json_option("Print one JSON object a file.")
-@o.gathered(o.SelectionArguments, "arguments")
+@o.gather_options(o.SelectionArguments, "arguments")
 @in_agent()
 async def diff(agent: "Agent", arguments: o.SelectionArguments, runs: bool, stat: bool, as_json: bool) -> int:
     """Show what a run changed in the project, hunk by hunk.
 
     ID is a chat; without it, the newest that works in this project. PATH limits the output to files, or to files below
-    folders. Changes that were undone or kept are left out.
-    """
+    folders. Changes that were undone or kept are left out."""
     terminal = Terminal()
     choice = await changes.choose(agent, arguments)
     interrupted_call = await choice.files.interrupted_call()
@@ -97,12 +96,11 @@ async def _list_runs(terminal: Terminal, choice: "changes.SelectedChanges", as_j
 @o.run_options
 @o.caches_option
 @o.json_option("Print one JSON object.")
-@o.gathered(o.SelectionArguments, "arguments")
+@o.gather_options(o.SelectionArguments, "arguments")
 def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
-    ID is a chat; without it, the newest that works in this project.
-    """
+    ID is a chat; without it, the newest that works in this project."""
     work = session.with_agent(lambda agent: _look(agent, arguments))
     choice, file_diffs, events = work
     if as_json:
@@ -200,14 +198,13 @@ class UndoFlags(NamedTuple):
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @o.json_option("Print the result as one JSON object, and do not ask.")
-@o.gathered(o.SelectionArguments, "arguments")
-@o.gathered(UndoFlags, "flags")
+@o.gather_options(o.SelectionArguments, "arguments")
+@o.gather_options(UndoFlags, "flags")
 def undo(arguments: o.SelectionArguments, flags: UndoFlags) -> int:
     """Undo what a run did to the project: everything, files or hunks.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
-    A file that was edited since is not touched. Reverse an undo with redo.
-    """
+    A file that was edited since is not touched. Reverse an undo with redo."""
     both = flags.conversation == flags.files
     flags = flags._replace(conversation=flags.conversation or both, files=flags.files or both)
     is_narrowed = arguments.paths or arguments.hunks or arguments.run is not None or arguments.everything
@@ -285,8 +282,7 @@ def _show_plan(terminal: Terminal, choice: "changes.SelectedChanges", plan: "sna
 async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     """Reverse an undo.
 
-    ID is a chat; without it, the newest that works in this project. It reverses the last undo.
-    """
+    ID is a chat; without it, the newest that works in this project. It reverses the last undo."""
     terminal = Terminal()
     choice = await changes.choose(agent, o.SelectionArguments(only_chat=chat))
     await changes.tell_begun(terminal, choice, as_json)
@@ -298,13 +294,12 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 @o.hunk_option
 @o.run_options
 @o.json_option("Print the result as one JSON object.")
-@o.gathered(o.SelectionArguments, "arguments")
+@o.gather_options(o.SelectionArguments, "arguments")
 @in_agent()
 async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -> int:
     """Accept changes, so that an undo leaves them alone.
 
-    ID is a chat; without it, the newest that works in this project. Nothing in the project changes.
-    """
+    ID is a chat; without it, the newest that works in this project. Nothing in the project changes."""
     terminal = Terminal()
     choice = await changes.choose(agent, arguments)
     await changes.tell_begun(terminal, choice, as_json)

@@ -49,11 +49,10 @@ class Finding(NamedTuple):
 def doctor(context: click.Context) -> int:
     """Check this installation, and try to escape from the sandbox.
 
-    The exit code is 1 when something that Treadle needs is missing or does not work.
-    """
+    The exit code is 1 when something that Treadle needs is missing or does not work."""
     if context.invoked_subcommand is not None:
         return 0
-    findings = list(_look_around(session.configured()))
+    findings = list(_look_around(session.load_config()))
     terminal = Terminal()
     width = max(len(each.subject) for each in findings)
     for each in findings:
@@ -69,14 +68,13 @@ def sandbox(as_json: bool) -> int:
 
     All attempts are made for real, against files, listeners and a process that are set up for them. The exit code is 1
     when commands run without a sandbox, or cannot run because the one that is set does not hold here. The second table
-    is of commands that go through Treadle as in an unattended chat.
-    """
+    is of commands that go through Treadle as in an unattended chat."""
     from treadle.adapters.sandbox.choose import FOLDER, choose, examine
     from treadle.adapters.sandbox.probe import examine_level
     from treadle.adapters.sandbox.trial_folders import ESCAPES
     from treadle.library.housekeeping.command_trials import TRIALS, try_commands
 
-    config = session.configured()
+    config = session.load_config()
     findings = examine(config.home)
     without = examine_level("none", "", config.home / FOLDER)
     demand = config.settings.sandbox
@@ -176,9 +174,8 @@ async def fsck(repair: bool, as_json: bool) -> int:
     """Check the stored data for damage, and repair it.
 
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
-    code is 1 when damage was found that is still there.
-    """
-    config = session.configured()
+    code is 1 when damage was found that is still there."""
+    config = session.load_config()
     terminal = Terminal()
     location = stores.redact_address(config.store)
     store = stores.open_store(config.store)
@@ -276,9 +273,8 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     refers to, always stays.
 
     The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
-    them, last changed. Worlds that you opened yourself stay until you drop them.
-    """
-    config = session.configured()
+    them, last changed. Worlds that you opened yourself stay until you drop them."""
+    config = session.load_config()
     collected = retention.Collected()
     store = stores.open_store(config.store)  # the one whose chats may need what is here, and no other
     if not isinstance(store, sqlite.SqliteStore) or store.path.exists():

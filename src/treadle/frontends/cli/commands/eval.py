@@ -9,7 +9,7 @@ import click
 from treadle.base.inert import inert_line, print_note
 from treadle.errors import InvalidInput
 from treadle.frontends.cli.lazy import Config, asyncio, diff_changes, msgspec, session
-from treadle.frontends.cli.options import FOLDER, POSITIVE, gathered
+from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -48,15 +48,14 @@ class Evaluation(NamedTuple):
 @click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
 @click.option("--repos", "repositories", type=FOLDER, help="Where the repositories lie that a JSONL suite names.")
 @click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
-@gathered(Evaluation, "flags")
+@gather_options(Evaluation, "flags")
 def eval_(flags: Evaluation) -> None:
     """Measure how well models do a suite of tasks.
 
     SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
     of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
-    what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
-    """
+    what got worse from one result to another. The exit code is 1 if every attempt ended in an error."""
     from treadle.library.evaluation import compare, read_results, read_suite
     from treadle.library.evaluation.tasks import select_tasks
 
@@ -69,7 +68,7 @@ def eval_(flags: Evaluation) -> None:
     name = suite.resolve().stem
     folder = Path(flags.out or Path("eval-results", name)).absolute()
     try:
-        asyncio.run(_evaluate(session.configured(), flags, folder, tasks, name))
+        asyncio.run(_evaluate(session.load_config(), flags, folder, tasks, name))
     except KeyboardInterrupt:
         print_note("stopped; run the same command to continue")
         raise

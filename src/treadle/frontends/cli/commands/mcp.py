@@ -27,8 +27,7 @@ _HIDDEN = "…"
 def mcp() -> None:
     """List, add and test MCP servers, whose tools models may call; or run as one.
 
-    Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json.
-    """
+    Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json."""
 
 
 @mcp.command("add", context_settings={"ignore_unknown_options": False})
@@ -92,7 +91,7 @@ def add(
         oauth=mcp_settings.OAuthClient(client_id, client_secret, callback_port) if client_id else None,
         **fields,
     )
-    Declarations(session.configured().home).add(name, server)
+    Declarations(session.load_config().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
     Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
 
@@ -118,7 +117,7 @@ def _with_servers(body: o.Body) -> o.Body:
 @o.json_option("Print one JSON object a line.")
 async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
     """List the servers that chats of this project have."""
-    declarations, warnings = servers.declared(place)
+    declarations, warnings = servers.list_declared(place)
     rows = []
     for each in declarations:
         state = "off" if each.server.disabled else "confined" if each.confined else "on"
@@ -184,7 +183,7 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
     """Start a server and list its tools, prompts and resources."""
     link = await _link(servers, name, place)
     terminal = Terminal()
-    connection, _ = await servers.hub.connected(name, place)
+    connection, _ = await servers.hub.connect_server(name, place)
     await connection.wait_until_started()
     if connection.state != "ready":
         terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
@@ -206,7 +205,7 @@ def remove(name: str) -> None:
     """Remove a server from your own file."""
     from treadle.library.mcp_hub.setup import Declarations
 
-    book = Declarations(session.configured().home)
+    book = Declarations(session.load_config().home)
     if name not in book.all():
         raise NotFound(f"there is no server {name!r} of yours; see them with: treadle mcp list")
     book.remove(name)
@@ -239,7 +238,7 @@ async def serve(root: str | None, force_root: bool, mode: str | None, model: str
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
     place = str(o.project_root(root, force=force_root))
-    config = session.configured({"mode": mode, "model": model or None})
+    config = session.load_config({"mode": mode, "model": model or None})
     async with session.open_agent(config, works=True) as agent:
         from treadle.frontends.mcp_server.server import TaskTools
 

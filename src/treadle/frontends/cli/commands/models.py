@@ -37,11 +37,10 @@ LOCALLY = "its weights are on this machine"
 def models(context: click.Context, everything: bool, remote: bool, as_json: bool) -> None:
     """List the models that can be used, or get one that runs on this machine.
 
-    Without --remote nothing is asked of any network: it lists the models that are known by name.
-    """
+    Without --remote nothing is asked of any network: it lists the models that are known by name."""
     if context.invoked_subcommand is not None:
         return
-    registry = model_registry.ModelRegistry(os.environ, home=session.configured().home)
+    registry = model_registry.ModelRegistry(os.environ, home=session.load_config().home)
     session.warn(registry.catalogue.warnings)
     offers = model_registry.all_offers(registry)
     if remote:
@@ -64,8 +63,7 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
 def fetch(name: str) -> None:
     """Download a model to run it on this machine, without any key.
 
-    NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). Data downloaded before an interruption is kept.
-    """
+    NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). Data downloaded before an interruption is kept."""
     from treadle.adapters.models.local.fetch import fetch as download
     from treadle.adapters.models.local.weights import KNOWN, locate
 
@@ -73,7 +71,7 @@ def fetch(name: str) -> None:
     weights = KNOWN.get(name)
     if weights is None:
         raise InvalidInput(f"there is no model {name!r} to fetch; there are {', '.join(KNOWN)}")
-    home = session.configured().home
+    home = session.load_config().home
     terminal = Terminal()
     if (there := locate(weights, home)) is not None:
         terminal.note(f"{weights.info.ref} is here already: {there}")

@@ -52,7 +52,7 @@ class RaceFlags(NamedTuple):
 @o.root_options
 @click.option("--chat", default="", type=o.CHAT, help="Continue this race after a crash or a restart.")
 @o.json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
-@o.gathered(RaceFlags, "race_flags")
+@o.gather_options(RaceFlags, "race_flags")
 @in_loop
 async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
@@ -60,10 +60,9 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
     as it is. The first whose --check passes wins, and the others are stopped; with --all, or without a check, it is the
     smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo
-    reverses. The worlds of the others stay; treadle world list shows them.
-    """
+    reverses. The worlds of the others stay; treadle world list shows them."""
     first = race_flags.models.split(",")[0].strip()
-    config = session.configured({**flags, "model": first or None})
+    config = session.load_config({**flags, "model": first or None})
     async with session.open_agent(config, works=True) as agent:
         running = await _begin(agent, config, race_flags)
         with drive.Signals(running.chat) as signals:

@@ -85,7 +85,7 @@ class Task(NamedTuple):
 @click.option("--chat", type=o.CHAT, help="Continue this chat instead of starting one.")
 @click.option("--no-stdin", is_flag=True, help="Do not read standard input, even if something is piped in.")
 @o.json_option("Print every event as one line of JSON.")
-@o.gathered(Task, "task")
+@o.gather_options(Task, "task")
 def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int:
     """Give a model a task in a project and watch it work.
 
@@ -93,8 +93,7 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
 
     Exit codes: 0 done, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 56 waits for an answer, 57 done,
-    but something was refused because no person could be asked, 130 interrupted.
-    """
+    but something was refused because no person could be asked, 130 interrupted."""
     if task.prompt is None and task.world not in (None, OWN_WORLD) and not task.world.startswith("world_"):
         task = task._replace(prompt=task.world, world=OWN_WORLD)  # what stands behind `--world` is the prompt
     mode, plain = flags["mode"], flags["rung"] == "plain"
@@ -111,7 +110,7 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
 
     # Before what follows, which takes long, too.
     preload_tls(flags["model"] or os.environ.get("TREADLE_MODEL", ""), os.environ)
-    config = session.configured({**flags, "checks": checks or None})
+    config = session.load_config({**flags, "checks": checks or None})
 
     async def work() -> int:
         async with session.open_agent(config, works=True) as agent:
@@ -241,7 +240,7 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
         print_note(f"treadle: {notice_text} (shown once; see the setting `consent`)")
     else:
         sentence = f"{notice_text[0].upper()}{notice_text[1:]}."
-        if not await dialogue.agreed(f"{sentence}\nGo on? [y]es, and do not ask again · [n]o: "):
+        if not await dialogue.ask_yes_or_no(f"{sentence}\nGo on? [y]es, and do not ask again · [n]o: "):
             print_note("treadle: nothing was sent")
             return False
     try:
@@ -273,13 +272,12 @@ class Resumption(NamedTuple):
 @click.option("--answer", metavar="TEXT", help="Answer the chat's question, in words or by the number of an option.")
 @click.option("--results", type=o.FILE, help="Hand in the results of client tools, as JSON; - reads standard input.")
 @o.json_option("Print every event as one line of JSON.")
-@o.gathered(Resumption, "reply")
+@o.gather_options(Resumption, "reply")
 @in_chat(works=True)
 async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool) -> int:
     """Continue a chat that was interrupted or waits for an answer.
 
-    ID is a chat's id, the beginning of it, or last.
-    """
+    ID is a chat's id, the beginning of it, or last."""
     head = await agent.deps.store.head(chat.id)
     asks = not as_json and dialogue.someone_is_there()
     return await dialogue.follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)

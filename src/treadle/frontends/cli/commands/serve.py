@@ -47,8 +47,7 @@ async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tupl
     """Serve the web app and the HTTP API, and drive chats.
 
     Without any tokens it makes one and prints it with the address: opened in a browser, that address is the web app,
-    signed in. SIGTERM ends it in good order; a second one at once.
-    """
+    signed in. SIGTERM ends it in good order; a second one at once."""
     many = {"serve_hosts": serve_hosts or None, "serve_roots": serve_roots or None}
     await _serve({**flags, **many}, works=not no_worker)
 
@@ -60,7 +59,7 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
     from treadle.frontends.server.service import Service, SignIn
     from treadle.frontends.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     settings = config.settings
     if not is_loopback(settings.serve_host):
         session.warn([NOT_ALONE])
@@ -133,7 +132,7 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
     """A project with a home of its own. The model is the one that is set up here, if it can be used, else a script."""
     from treadle.library.model_choice import ModelChoice, choose_model
 
-    config = session.configured({"model": flags.get("model")})
+    config = session.load_config({"model": flags.get("model")})
     registry = model_registry.ModelRegistry(os.environ, home=config.home)
 
     async def choose() -> ModelChoice | None:
@@ -167,8 +166,7 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
 def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     """List, create and revoke tokens of the server.
 
-    With add and revoke; alone it lists them. A token itself is shown once, when it is made.
-    """
+    With add and revoke; alone it lists them. A token itself is shown once, when it is made."""
     context.obj = file
     if context.invoked_subcommand is not None:
         return
@@ -188,8 +186,7 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
 def add(file: str | None, user: str, label: str) -> None:
     """Make a token for a user and print it.
 
-    USER is a name of your choice; local is the user of this machine, whose chats are those of the command line.
-    """
+    USER is a name of your choice; local is the user of this machine, whose chats are those of the command line."""
     token, secret = _tokens(file).add(user, label)
     Terminal().note(f"token {token.id} of {user}; it is shown only now")
     print_line(secret)
@@ -207,7 +204,7 @@ def revoke(file: str | None, id: str) -> None:
 def _tokens(file: str | None) -> "Tokens":
     from treadle.frontends.server.tokens import Tokens, tokens_file
 
-    config = session.configured({"serve_tokens": file})
+    config = session.load_config({"serve_tokens": file})
     return Tokens(tokens_file(config.home, config.settings.serve_tokens), config.home)
 
 
@@ -220,11 +217,10 @@ async def worker(**flags: Any) -> None:
     """Drive the chats that need a worker, until stopped.
 
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
-    at once. Either way the chats can be taken up by another worker.
-    """
+    at once. Either way the chats can be taken up by another worker."""
     from treadle.engine.pool import WorkerPool
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     settings = config.settings
     async with session.open_agent(
         config, works=True, concurrency=settings.concurrency, relays=True, stays=True
@@ -257,15 +253,14 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
 
     Let the SDK start it (path to treadle, arguments `copilot`; or COPILOT_CLI_PATH=treadle-copilot), or start it
     yourself and give the SDK its address. Programs that come by the port must show the token in
-    COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error.
-    """
+    COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error."""
     import secrets
 
     from treadle.base.jsonrpc import serve_stdio, serve_tcp
     from treadle.frontends.copilot.requests import ProgramHooks
     from treadle.frontends.copilot.server import Runtime
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     hooks = ProgramHooks()
     async with session.open_agent(config, works=True, hooks=[hooks]) as agent:
         models = agent.deps.models
@@ -299,8 +294,7 @@ async def acp(**flags: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol.
 
     The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
-    the editor. How to set it up: docs/guide/editors.md.
-    """
+    the editor. How to set it up: docs/guide/editors.md."""
     if find_spec("acp") is None:
         raise ConfigError(INSTALL_ACP)
     from acp import Agent as AcpAgent
@@ -311,7 +305,7 @@ async def acp(**flags: Any) -> None:
     from treadle.base.jsonrpc import open_stdio
     from treadle.frontends.acp.agent import LONGEST_LINE, CheckedLines, EditorAgent
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     unsaved = UnsavedFiles(plain_root)
     if sys.stdin.isatty():
         print_note("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)")

@@ -18,8 +18,7 @@ async def export(agent: "Agent", chat: "Chat") -> None:
     """Write a chat to standard output as JSON lines.
 
     ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; data outside the log
-    is included in the event that names it, so that the file is complete.
-    """
+    is included in the event that names it, so that the file is complete."""
     is_terminal = sys.stdout.isatty()
     async for line in transfer.export_chat(agent.deps.store, chat.id):
         sys.stdout.buffer.write(inert_json(line) if is_terminal else line)
@@ -41,10 +40,9 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     the error names the place and nothing is imported.
 
     The chat gets the model, mode, rules, sandbox, budgets and project of a new chat here. A run that was under way
-    there is ended, not continued.
-    """
+    there is ended, not continued."""
     lines = piped.read_bytes(file).split(b"\n")
-    config = session.configured()
+    config = session.load_config()
     async with session.open_agent(config) as agent:
         root = present_root()
         # Options that grant rights are those of a new chat here (S-09).
@@ -68,8 +66,7 @@ async def fork(agent: "Agent", point: str, model: str | None, as_json: bool) -> 
     """Start a new chat as a copy of another up to a point.
 
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
-    everything is copied. Prints the id of the copy, which is the last chat from then on.
-    """
+    everything is copied. Prints the id of the copy, which is the last chat from then on."""
     chat_ref, at, seq = point.partition("@")
     if at and not seq.isdecimal():
         raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")
@@ -95,8 +92,7 @@ async def replay(agent: "Agent", chat: "Chat", as_json: bool) -> int:
     """Replay a recorded chat offline and compare.
 
     ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: their answers are taken from
-    the log. The exit code is 0 when the same events come out, and 1 when they do not.
-    """
+    the log. The exit code is 0 when the same events come out, and 1 when they do not."""
     from treadle.library.replay import replay
 
     result = await replay(agent.deps.store, chat.id)
@@ -119,8 +115,7 @@ async def diff_runs(agent: "Agent", left_ref: str, right: str, as_json: bool) ->
     """Find the first difference between two chats.
 
     A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
-    when there is no difference, and 1 when there is one.
-    """
+    when there is no difference, and 1 when there is one."""
     from treadle.chat.divergence import first_divergence
 
     store = agent.deps.store

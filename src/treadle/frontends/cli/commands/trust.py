@@ -28,8 +28,7 @@ def trust(paths: tuple[str, ...], as_json: bool) -> None:
     """Trust a file of a repository, such as its hooks, skills and agents.
 
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
-    has that is not.
-    """
+    has that is not."""
     for path in paths:
         _trust(_book(), path)
     if not paths:
@@ -46,7 +45,7 @@ def untrust(paths: tuple[str, ...]) -> None:
 
 
 def _book() -> "trust_book.Trust":
-    return trust_book.Trust(session.configured().home)
+    return trust_book.Trust(session.load_config().home)
 
 
 def _trust(book: "trust_book.Trust", path: str) -> None:
@@ -61,11 +60,11 @@ def _trust(book: "trust_book.Trust", path: str) -> None:
         terminal.note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
     trusted_file = book.add(path, content)
     terminal.line(f"trusted {inert_line(trusted_file.path)} {trusted_file.sha256[:16]} until its content changes")
-    for executed in _executed(trusted_file.path, content):
+    for executed in _find_executed_files(trusted_file.path, content):
         _trust(book, executed)
 
 
-def _executed(path: str, content: bytes) -> list[str]:
+def _find_executed_files(path: str, content: bytes) -> list[str]:
     """The files of the project that the MCP servers of a declaration run: to trust one is to trust them."""
     root = next((path.removesuffix(f"/{name}") for name in mcp_settings.PROJECT_FILES if path.endswith(f"/{name}")), "")
     try:
@@ -112,8 +111,7 @@ def _find_candidates() -> list[str]:
 async def skills(agent: "Agent", as_json: bool) -> None:
     """List the skills, commands and custom agents of this project and yours.
 
-    Those of a project count only once you have trusted their content, with treadle trust.
-    """
+    Those of a project count only once you have trusted their content, with treadle trust."""
     from treadle.library.skills.reading import line, split
 
     project = chat_options.Project(present_root())

@@ -39,8 +39,7 @@ def world() -> None:
     """List, look into, commit and drop worlds: copies of a project in which chats work.
 
     A chat in a new world starts with treadle run --world. The project changes when the world is committed.
-    WORLD is its id or the beginning of it.
-    """
+    WORLD is its id or the beginning of it."""
 
 
 @world.command("open")
@@ -90,8 +89,7 @@ async def show(agent: "Agent", id: str, as_json: bool) -> None:
 async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
     """Open a shell in a world, or run a command there; exit to come back.
 
-    It is your own shell, not confined: only the project's folder is the world's.
-    """
+    It is your own shell, not confined: only the project's folder is the world's."""
     world_info = await _find(agent, id)
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if not command:
@@ -108,8 +106,7 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
     """Commit the changes of a world to the project, as one change that treadle undo reverses.
 
-    Changes that need an approval in the project, such as of sensitive files, need one here too.
-    """
+    Changes that need an approval in the project, such as of sensitive files, need one here too."""
     world_info, terminal = await _find(agent, id), Terminal()
     effect = await agent.worlds.effect(world_info.id)
     if not as_json:
@@ -187,11 +184,10 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
     stays as it is. Its output comes first, then the files that it created, changed and deleted. It is stopped after S
     seconds (120). With --network, its changes to hosts that it can reach are real. The exit code is 0 when the command
-    could be tried, regardless of its own exit code, and 1 when it could not.
-    """
+    could be tried, regardless of its own exit code, and 1 when it could not."""
     from treadle.adapters.tools.builtin.command.output import exit_words
 
-    config = session.configured()
+    config = session.load_config()
     project = str(o.project_root(root, force=force_root))
     arguments: dict[str, object] = {"command": line, "timeout_s": timeout_s, "fresh": True}
     # The view lies in Treadle's home, which may have more room than the memory behind /tmp.

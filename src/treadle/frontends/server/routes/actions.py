@@ -8,7 +8,7 @@ from treadle.base.host_patterns import choice
 from treadle.base.types import ChatId, new_id
 from treadle.chat.state import ChatState, open_actions
 from treadle.errors import AlreadyAnswered, InvalidInput
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, accepted, first_answer, remember, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, build_accepted, first_answer, remember, reply
 from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
@@ -27,7 +27,7 @@ LOOK_BACK = 100  # Events of one commit, at most.
 
 async def submit(call: ApiRequest) -> ApiReply:
     body = call.body(ToolResults)
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     if not body.results:
         raise Problem("bad_request", "The list of results is empty; send one for each open call.")
     results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in body.results)
@@ -70,7 +70,7 @@ async def decide(call: ApiRequest) -> ApiReply:
                 call.service.admission.reach(call.user, choice(each.network))
     rule = _rule(call, state, action_id, body)
     command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
-    return await call.service.execute(state.chat, (command,), call.key, lambda result: reply(accepted(result)))
+    return await call.service.execute(state.chat, (command,), call.key, lambda result: reply(build_accepted(result)))
 
 
 async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:

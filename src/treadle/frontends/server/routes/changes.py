@@ -53,7 +53,7 @@ async def changes(call: ApiRequest) -> ApiReply:
     chat, files = await _files(call)
     run: int | str = int(query.run) if query.run.isdecimal() else query.run
     span = await _span(files, run, query.even_kept)
-    paths = await _recorded(call.service, chat, (query.path,) if query.path else ())
+    paths = await _resolve_log_paths(call.service, chat, (query.path,) if query.path else ())
     all_changes = await files.changes(span, paths, even_kept=query.even_kept)
     visible_changes = sorted(without_parents(all_changes), key=lambda each: each.path)
     page = visible_changes[query.after : query.after + query.limit]
@@ -89,7 +89,7 @@ async def undo(call: ApiRequest) -> ApiReply:
     body = call.body(UndoFiles)
     chat, files = await _files(call)
     span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
-    completed_restore = await _completed(call.service, chat)
+    completed_restore = await _complete_restore(call.service, chat)
     if completed_restore is not None and completed_restore.request.kind == "redo":  # the last run may be another now
         span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
     if body.preview:
@@ -104,7 +104,7 @@ async def undo(call: ApiRequest) -> ApiReply:
 async def redo(call: ApiRequest) -> ApiReply:
     body = call.body(RedoFiles)
     chat, files = await _files(call)
-    completed_restore = await _completed(call.service, chat)
+    completed_restore = await _complete_restore(call.service, chat)
     again = completed_restore.request.of if completed_restore is not None else ""
     return await _restore(call, await files.redoing(body.undo or again, merge=body.merge), completed_restore)
 
@@ -113,7 +113,7 @@ async def keep(call: ApiRequest) -> ApiReply:
     body = call.body(KeepFiles)
     chat, files = await _files(call)
     command = files.keeping(*await _resolve_choice(call.service, chat, files, body))
-    return await _restore(call, command, await _completed(call.service, chat))
+    return await _restore(call, command, await _complete_restore(call.service, chat))
 
 
 async def back(call: ApiRequest) -> ApiReply:
@@ -121,10 +121,10 @@ async def back(call: ApiRequest) -> ApiReply:
     chat, _ = await _files(call)
     restore = new_id("u") if body.files else ""
     command = c.Rewind(body.message, body.conversation, body.files, restore, body.merge)
-    return await _restore(call, command, await _completed(call.service, chat) if body.files else None)
+    return await _restore(call, command, await _complete_restore(call.service, chat) if body.files else None)
 
 
-async def _completed(service: Service, chat: ChatId) -> Completed | None:
+async def _complete_restore(service: Service, chat: ChatId) -> Completed | None:
     """Wait for a request that was begun and not ended (W-02). Refused if no worker completes it soon."""
     state = await service.agent.deps.log.load(chat)
     if state.restoring is None or state.run is not None:
@@ -141,7 +141,7 @@ async def _completed(service: Service, chat: ChatId) -> Completed | None:
 async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, completed_restore: Completed | None) -> ApiReply:
     if completed_restore is None or not completed_restore.answers(command):
         return await carry_out(call, command, restore=command.restore, status=202)
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     answer = reply(await _build_restoration(call.service, chat, completed_restore.outcome_event))
     return await call.service.execute(chat, (), call.key, lambda _state: answer)
 
@@ -200,7 +200,7 @@ async def _resolve_choice(
 ) -> tuple[RunSpan, tuple[str, ...], dict[str, tuple[int, ...]]]:
     if choice.paths and choice.hunks:
         raise InvalidInput("Name either files (paths) or hunks; a hunk names its file itself.")
-    paths = await _recorded(service, chat, (*choice.paths, *choice.hunks))
+    paths = await _resolve_log_paths(service, chat, (*choice.paths, *choice.hunks))
     hunks = dict(zip(paths, choice.hunks.values(), strict=True)) if choice.hunks else {}
     if not (choice.since or choice.upto):
         return await _span(files, choice.run, even_kept), paths, hunks
@@ -221,7 +221,7 @@ async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> RunSpan:
     return spans[run - 1]
 
 
-async def _recorded(service: Service, chat: ChatId, paths: tuple[str, ...]) -> tuple[str, ...]:
+async def _resolve_log_paths(service: Service, chat: ChatId, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Paths as the log has them. Nothing on disk is looked at: they only choose among what was recorded."""
     if not paths:
         return ()

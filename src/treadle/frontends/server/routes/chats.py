@@ -35,7 +35,7 @@ async def prepare_message(
 ) -> tuple[str, list[Image]]:
     """A message to a chat with these options, and its images, kept by their hash."""
     agent = call.service.agent
-    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decoded())) for each in body.images]
+    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decode_data())) for each in body.images]
     if not body.expand:
         return body.content, images
     text, attached = await expand_message(agent, options, body.content, include_own=call.user == LOCAL)
@@ -104,7 +104,7 @@ async def show(call: ApiRequest) -> ApiReply:
 
 async def patch(call: ApiRequest) -> ApiReply:
     body = call.body(PatchChat)
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     changes = call.service.admission.alter(call.user, body.changes())
     commands: list[c.Command] = []
     warnings: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ async def messages(call: ApiRequest) -> ApiReply:
 
 async def log(call: ApiRequest) -> ApiReply:
     query = call.query(Page)
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     store = call.service.agent.deps.store
     records = await store.read(chat, query.after, query.limit)
     events = tuple(wire.to_dict(wire.decode(chat, record)) for record in records)
@@ -158,7 +158,7 @@ async def log(call: ApiRequest) -> ApiReply:
 
 
 async def export(call: ApiRequest) -> Response:
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     lines = export_chat(call.service.agent.deps.store, chat)
     headers = {"content-disposition": f'attachment; filename="{chat}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)

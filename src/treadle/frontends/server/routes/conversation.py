@@ -1,7 +1,7 @@
 """Routes for what is said to a chat: messages, the queue, stops, and more turns. Each is one command."""
 
 from treadle.base.types import new_id
-from treadle.frontends.server.replies import ApiReply, Problem, accepted, reply
+from treadle.frontends.server.replies import ApiReply, Problem, build_accepted, reply
 from treadle.frontends.server.routes.chats import prepare_message
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.protocol import commands as c
@@ -12,8 +12,8 @@ from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, No
 async def carry_out(
     call: ApiRequest, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
 ) -> ApiReply:
-    chat = await call.service.owned(call.user, call.path("chat"))
-    make_reply = lambda state: reply(accepted(state, queue_id, restore), status)  # noqa: E731
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
+    make_reply = lambda state: reply(build_accepted(state, queue_id, restore), status)  # noqa: E731
     return await call.service.execute(chat, (command,), call.key, make_reply)
 
 

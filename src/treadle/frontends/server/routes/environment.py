@@ -26,8 +26,7 @@ MOST_FOUND = 12
 
 
 async def models(call: ApiRequest) -> ApiReply:
-    """The list of every front end: models with a key here, and those of servers on this machine. No provider is
-    asked."""
+    """The list of every front end: models with a key here, and those of servers on this machine. Asks no provider."""
     agent = call.service.agent
     default = await call.service.default_model(call.user)
     registry = agent.deps.models

@@ -26,7 +26,7 @@ async def race(call: ApiRequest) -> ApiReply:
 
 
 async def children(call: ApiRequest) -> ApiReply:
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     return reply(ChildList(children=tuple(await tree(call.service.agent.deps, chat))))
 
 

@@ -13,7 +13,7 @@ from treadle.protocol.views import JobChanges, JobOutput, JobView
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    jobs = await call.service.agent.job_registry.of(await call.service.owned(call.user, call.path("chat")))
+    jobs = await call.service.agent.job_registry.of(await call.service.require_own_chat(call.user, call.path("chat")))
     return reply(JobList(jobs=tuple(job.view for job in jobs)))
 
 

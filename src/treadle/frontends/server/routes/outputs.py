@@ -1,5 +1,4 @@
-"""Routes for the bytes that events refer to: outputs of tools, pictures. A reader names the event, not the blob
-(S-13)."""
+"""Routes for the bytes that events refer to: tool outputs, pictures. A reader names the event, not the blob (S-13)."""
 
 import re
 
@@ -60,7 +59,7 @@ async def picture(call: ApiRequest) -> Response:
 
 
 async def _event(call: ApiRequest) -> Event:
-    chat, seq = await call.service.owned(call.user, call.path("chat")), call.path("seq")
+    chat, seq = await call.service.require_own_chat(call.user, call.path("chat")), call.path("seq")
     if seq.isascii() and seq.isdigit() and 0 < len(seq) < 16:
         for record in await call.service.agent.deps.store.read(chat, int(seq) - 1, 1):
             if record.seq == int(seq):

@@ -228,8 +228,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def converse(service: Service, token: Token, socket: WebSocket, pieces: Source) -> None:
-    """The same over a WebSocket: one message a piece, an empty one as heartbeat. Messages from the client are
-    ignored."""
+    """The same over a WebSocket: one message a piece, an empty one as heartbeat. The client's messages are ignored."""
     with service.streaming(token.user):
         await socket.accept()
         sending = asyncio.ensure_future(_talk(socket, while_good(service, token, pieces())))

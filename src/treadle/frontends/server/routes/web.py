@@ -63,7 +63,7 @@ def web_page() -> Page:
         # goes over several lines, so a line can be judged by itself.
         bodies[name] = INDENTATION.sub(b"", COMMENTS.sub(b"", bodies[name]))
     version = hashlib.sha256(b"".join(bodies.values())).hexdigest()[:16]
-    links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in needed(bodies, "main.js"))
+    links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in find_imports(bodies, "main.js"))
     index = bodies[INDEX].decode().replace("<!-- modules -->", links).replace('"/web/', f'"/web/{version}/')
     bodies[INDEX] = index.encode()
     parts: dict[str, PageFile] = {}
@@ -73,7 +73,7 @@ def web_page() -> Page:
     return Page(version, parts)
 
 
-def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
+def find_imports(bodies: Mapping[str, bytes], first: str) -> list[str]:
     """The modules without which this one does not start: it would ask for them one after the other."""
     needed_names = [first]
     for name in needed_names:
@@ -121,7 +121,7 @@ async def render(call: ApiRequest) -> ApiReply:
 
 async def fork(call: ApiRequest) -> ApiReply:
     body, deps = call.body(ForkChat), call.service.agent.deps
-    chat = await call.service.owned(call.user, call.path("chat"))
+    chat = await call.service.require_own_chat(call.user, call.path("chat"))
     changes = call.service.admission.change(call.user, {"model": body.model} if body.model else {})
     if body.model:
         deps.models.get(body.model)

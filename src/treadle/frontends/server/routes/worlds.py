@@ -1,5 +1,4 @@
-"""Routes for worlds (W-11 to W-13). A commit begins a chat, whose log tells its outcome and whose undo takes it
-back."""
+"""Routes for worlds (W-11 to W-13). A commit begins a chat, whose log tells its outcome; its undo takes it back."""
 
 import asyncio
 from contextlib import suppress
@@ -62,8 +61,7 @@ async def drop(call: ApiRequest) -> ApiReply:
 
 
 async def _world(call: ApiRequest) -> World:
-    """The world of the request. Another user's is not found (S-13); one whose project is not open any more is
-    refused."""
+    """The world of the request. Another user's is not found (S-13); one whose project is no longer open is refused."""
     world = next((each for each in await call.service.agent.worlds.list() if each.id == call.path("world")), None)
     if world is None or world.owner != owner_of(call.user):
         raise Problem("not_found", f"There is no world {call.path('world')[:80]!r}.")

@@ -20,7 +20,7 @@ from treadle.testing.fake_gemini import complaint
 STRING = {"type": "string"}
 
 
-def refused(schema: dict[str, Any]) -> str:
+def find_complaint(schema: dict[str, Any]) -> str:
     encoder = GeminiEncoder("gemini:x")
     encoder.change(reduced=True)
     return complaint(
@@ -31,7 +31,7 @@ def refused(schema: dict[str, Any]) -> str:
 def property_of(schema: Any, **root: Any) -> Any:
     """The schema of a single argument, reduced."""
     full_schema = {"type": "object", "properties": {"x": schema}, **root}
-    assert refused(full_schema) == ""
+    assert find_complaint(full_schema) == ""
     return reduce_schema(full_schema)["properties"]["x"]
 
 
@@ -161,11 +161,11 @@ schemas = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(KEYS), schemas, max_size=6))
 def test_any_schema_becomes_one_that_is_taken(schema: dict[str, Any]) -> None:
-    assert refused(schema) == ""
+    assert find_complaint(schema) == ""
 
 
 def test_the_tools_of_treadle_are_taken_reduced() -> None:
     tools = builtins(ToolContext(lambda root: pytest.fail("no files are needed to tell of a tool"), MemoryStore()))
     assert len(tools) > 5
     for tool in tools:
-        assert refused(tool.spec.parameters) == ""
+        assert find_complaint(tool.spec.parameters) == ""

@@ -33,7 +33,7 @@ def arguments_of(schema: dict[str, Any], name: str) -> dict[str, Any]:
     return arguments
 
 
-def cleaned(parameters: dict[str, Any]) -> dict[str, Any]:
+def clean_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     return arguments_of(answer_schema([ToolSpec("t", parameters=parameters)]), "t")
 
 
@@ -91,7 +91,7 @@ def test_without_tools_there_is_only_the_reply() -> None:
 
 @pytest.mark.parametrize("parameters", [{}, {"type": "object"}, {"type": "string"}, {"properties": "nonsense"}])
 def test_arguments_are_an_object_whatever_is_declared(parameters: dict[str, Any]) -> None:
-    assert cleaned(parameters) == {"type": "object"}
+    assert clean_parameters(parameters) == {"type": "object"}
 
 
 def test_what_the_engine_cannot_do_is_left_out() -> None:
@@ -109,7 +109,7 @@ def test_what_the_engine_cannot_do_is_left_out() -> None:
         "required": ["a", "h"],
         "patternProperties": {"^x": {}},
     }
-    assert cleaned(parameters) == {
+    assert clean_parameters(parameters) == {
         "type": "object",
         "properties": {
             "a": {"type": "string", "pattern": "^[a-z]+$"},
@@ -137,7 +137,9 @@ def test_what_the_engine_cannot_do_is_left_out() -> None:
     ],
 )
 def test_only_easy_patterns_are_kept(pattern: str, is_kept: bool) -> None:
-    inner = cleaned({"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}})["properties"]["x"]
+    inner = clean_parameters({"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}})[
+        "properties"
+    ]["x"]
     assert ("pattern" in inner) is is_kept
 
 
@@ -160,11 +162,11 @@ def test_definitions_of_two_tools_do_not_meet() -> None:
 
 
 def test_an_open_object_stays_open() -> None:
-    assert cleaned({"type": "object", "additionalProperties": {"type": "integer"}}) == {
+    assert clean_parameters({"type": "object", "additionalProperties": {"type": "integer"}}) == {
         "type": "object",
         "additionalProperties": {"type": "integer"},
     }
-    open_schema = cleaned({"type": "object", "properties": {"a": {}}, "additionalProperties": True})
+    open_schema = clean_parameters({"type": "object", "properties": {"a": {}}, "additionalProperties": True})
     assert open_schema["additionalProperties"] is True
 
 

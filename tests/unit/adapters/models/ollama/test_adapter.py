@@ -361,7 +361,7 @@ def test_what_is_no_host(host: str) -> None:
         base_url(host)
 
 
-def connected(**env: str) -> OllamaChat:
+def make_plain_model(**env: str) -> OllamaChat:
     """The model itself, without the ladder that it stands on."""
     ladder = ModelRegistry(env).get("ollama:qwen3:8b")
     assert isinstance(ladder, Ladder)
@@ -387,21 +387,21 @@ async def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:  #
     monkeypatch.setitem(sys.modules, "keyring", store)
     with FakeOllama(lambda _request: GREETING) as fake:
         host = fake.url.removeprefix("http://")
-        model = connected(OLLAMA_HOST=host, OLLAMA_API_KEY=KEY, TREADLE_OLLAMA_THINK="off")
+        model = make_plain_model(OLLAMA_HOST=host, OLLAMA_API_KEY=KEY, TREADLE_OLLAMA_THINK="off")
         assert model.info.name == "qwen3:8b"
         await ask(model)
         await model._http.close()
         assert fake.headers[0]["authorization"] == f"Bearer {KEY}"
         assert fake.requests[0]["think"] is False
         assert KEY not in f"{model!r} {model.info!r} {vars(model)}"
-        model = connected(OLLAMA_HOST=host)
+        model = make_plain_model(OLLAMA_HOST=host)
         await ask(model)
         await model._http.close()
         assert "authorization" not in fake.headers[1]  # the key store is not asked for another host
-    assert connected()._access.base_url == BASE_URL
-    assert connected(OLLAMA_HOST="ollama.com")._access.key.reveal() == KEY
+    assert make_plain_model()._access.base_url == BASE_URL
+    assert make_plain_model(OLLAMA_HOST="ollama.com")._access.key.reveal() == KEY
     with pytest.raises(ConfigError, match="TREADLE_OLLAMA_THINK is 'maybe'; it must be one of on, off, low"):
-        connected(TREADLE_OLLAMA_THINK="maybe")
+        make_plain_model(TREADLE_OLLAMA_THINK="maybe")
 
 
 async def test_a_key_that_the_server_echoes_is_not_shown() -> None:  # M-13

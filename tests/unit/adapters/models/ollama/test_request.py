@@ -37,7 +37,7 @@ def turn(number: int, *calls: tuple[str, str], name: str = "read_file") -> list[
     ]
 
 
-def encoded(
+def encode_entries(
     entries: list[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "", memo: Memo | None = None
 ) -> bytes:
     """The request, which the fake server must take as the real one would."""
@@ -48,13 +48,13 @@ def encoded(
 
 
 def messages(entries: list[Entry]) -> list[dict[str, Any]]:
-    message_list: list[dict[str, Any]] = msgspec.json.decode(encoded(entries))["messages"]
+    message_list: list[dict[str, Any]] = msgspec.json.decode(encode_entries(entries))["messages"]
     return message_list
 
 
 def test_the_shape() -> None:
     entries = [UserEntry("go"), *turn(1, ("", '{"path": "a"}'), ("", "{}")), AssistantEntry(2, "done")]
-    assert msgspec.json.decode(encoded(entries, system="be good")) == {
+    assert msgspec.json.decode(encode_entries(entries, system="be good")) == {
         "model": "m",
         "tools": [
             {
@@ -81,15 +81,15 @@ def test_the_shape() -> None:
 
 
 def test_no_tools_no_word_of_them() -> None:
-    assert "tools" not in msgspec.json.decode(encoded([UserEntry("x")], ()))
+    assert "tools" not in msgspec.json.decode(encode_entries([UserEntry("x")], ()))
 
 
 def test_the_prefix_is_byte_stable_with_and_without_a_memo() -> None:  # L-21
     entries: list[Entry] = [UserEntry("go")]
     memo, prefix = Memo(), b""
     for number in range(1, 6):
-        body = encoded(entries, system="s", memo=memo)
-        assert body == encoded(entries, system="s")
+        body = encode_entries(entries, system="s", memo=memo)
+        assert body == encode_entries(entries, system="s")
         assert body.startswith(prefix)
         prefix = body[:-2]  # without the end of the list
         entries += turn(number, ("same", '{"path": "a"}'))
@@ -171,5 +171,5 @@ def test_thinking_of_another_model_is_not_sent_back_and_odd_text_breaks_nothing(
     ],
 )
 def test_schemas_are_fitted_to_the_types_of_the_server(schema: dict[str, Any], expected: dict[str, Any]) -> None:
-    body = msgspec.json.decode(encoded([UserEntry("x")], (ToolSpec("t", "", schema),)))
+    body = msgspec.json.decode(encode_entries([UserEntry("x")], (ToolSpec("t", "", schema),)))
     assert body["tools"][0]["function"]["parameters"] == expected

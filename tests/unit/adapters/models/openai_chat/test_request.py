@@ -169,11 +169,11 @@ class CountingMemo(Memo):
         def counting() -> Encode:
             encode = begin()
 
-            def counted(entry: Entry) -> bytes:
+            def record_and_encode(entry: Entry) -> bytes:
                 self.encoded.append(entry)
                 return encode(entry)
 
-            return counted
+            return record_and_encode
 
         return super().pieces(entries, counting)
 

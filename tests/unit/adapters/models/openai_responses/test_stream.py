@@ -31,7 +31,7 @@ def encode_thinking(text: str, part: int = 0, index: int = 0) -> bytes:
     return event("response.reasoning_summary_text.delta", output_index=index, summary_index=part, delta=text)
 
 
-def argued(text: str, index: int = 0) -> bytes:
+def encode_arguments(text: str, index: int = 0) -> bytes:
     return event("response.function_call_arguments.delta", output_index=index, delta=text)
 
 
@@ -47,7 +47,7 @@ def message(text: str, index: int = 0) -> bytes:
     return event("response.output_item.done", output_index=index, item=item)
 
 
-def completed(kind: str = "completed", **data: Any) -> bytes:
+def encode_completion(kind: str = "completed", **data: Any) -> bytes:
     return event(f"response.{kind}", response={"status": kind, **data})
 
 
@@ -72,15 +72,15 @@ FULL = (
     + encode_text("an {alle}", 1)
     + message("Grüße 🧵 an {alle}", 1)
     + call(2, call_id="i1", name="read_file")
-    + argued('{"path":', 2)
-    + argued('"ä.py"}', 2)
+    + encode_arguments('{"path":', 2)
+    + encode_arguments('"ä.py"}', 2)
     + event("response.function_call_arguments.done", output_index=2, arguments='{"path":"ä.py"}')
     + call(2, '{"path":"ä.py"}', call_id="i1", name="read_file")
     + raw("response.output_item.done", b'"output_index":3,"item":' + SECOND)
     + call(4, call_id="i2", name="read_file")
-    + argued('{"path":"b"}', 4)
+    + encode_arguments('{"path":"b"}', 4)
     + call(4, '{"path":"b"}', call_id="i2", name="read_file")
-    + completed(usage=USAGE, output=[])
+    + encode_completion(usage=USAGE, output=[])
 )
 
 
@@ -136,7 +136,7 @@ def test_text_of_one_read_is_one_delta() -> None:
         + encode_text("c", 2)
         + encode_text("d", 2)
         + call(3)
-        + argued("{}", 3)
+        + encode_arguments("{}", 3)
     )
     assert reader.feed(stream) == [
         TextDelta("ab"),
@@ -145,7 +145,7 @@ def test_text_of_one_read_is_one_delta() -> None:
         CallDelta("i", 0, "f"),
         CallDelta(None, 0, None, "{}"),
     ]
-    assert reader.feed(completed(usage=USAGE)) == [UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
+    assert reader.feed(encode_completion(usage=USAGE)) == [UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
     assert reader.done
     assert reader.end() == [FinishDelta("tool_calls")]
 
@@ -158,10 +158,20 @@ ITEMS = [
 ]
 ONE_CALL = [("i", "f", "{}")]
 ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
-    "only the last event": (completed(output=ITEMS), "hino", ONE_CALL, "tool_calls"),
-    "[DONE] after the last event": (encode_text("hi") + completed() + DONE + encode_text("there"), "hi", [], "stop"),
+    "only the last event": (encode_completion(output=ITEMS), "hino", ONE_CALL, "tool_calls"),
+    "[DONE] after the last event": (
+        encode_text("hi") + encode_completion() + DONE + encode_text("there"),
+        "hi",
+        [],
+        "stop",
+    ),
     "[DONE] in place of the last event": (encode_text("hi") + DONE, "hi", [], "stop"),
-    "[DONE] after a finished call": (call() + argued("{}") + call(0, "{}") + DONE, "", ONE_CALL, "tool_calls"),
+    "[DONE] after a finished call": (
+        call() + encode_arguments("{}") + call(0, "{}") + DONE,
+        "",
+        ONE_CALL,
+        "tool_calls",
+    ),
     "no types in the data": (
         b'event: response.output_text.delta\ndata: {"delta":"hi"}\n\nevent: response.completed\ndata: {}\n\n',
         "hi",
@@ -169,105 +179,144 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "stop",
     ),
     "no names of events": (
-        (encode_text("hi") + completed()).replace(b"event: response", b": response"),
+        (encode_text("hi") + encode_completion()).replace(b"event: response", b": response"),
         "hi",
         [],
         "stop",
     ),
-    "bom and comments": (b"\xef\xbb\xbf: keepalive\n\n" + encode_text("hi") + completed(), "hi", [], "stop"),
+    "bom and comments": (b"\xef\xbb\xbf: keepalive\n\n" + encode_text("hi") + encode_completion(), "hi", [], "stop"),
     "events that nobody knows": (
-        event("response.wonderful", delta="x") + event("keepalive") + event("") + encode_text("hi") + completed(),
+        event("response.wonderful", delta="x")
+        + event("keepalive")
+        + event("")
+        + encode_text("hi")
+        + encode_completion(),
         "hi",
         [],
         "stop",
     ),
-    "a message told only as a whole": (message("hi") + completed(), "hi", [], "stop"),
-    "two messages": (encode_text("a") + message("a") + message("b", 1) + completed(), "a\n\nb", [], "stop"),
+    "a message told only as a whole": (message("hi") + encode_completion(), "hi", [], "stop"),
+    "two messages": (encode_text("a") + message("a") + message("b", 1) + encode_completion(), "a\n\nb", [], "stop"),
     "refusal": (
-        event("response.refusal.delta", output_index=0, delta="I can't") + completed(),
+        event("response.refusal.delta", output_index=0, delta="I can't") + encode_completion(),
         "I can't",
         [],
         "refusal",
     ),
-    "a call told only as a whole": (call(0, "{}") + completed(output=ITEMS[2:]), "", ONE_CALL, "tool_calls"),
+    "a call told only as a whole": (call(0, "{}") + encode_completion(output=ITEMS[2:]), "", ONE_CALL, "tool_calls"),
     "arguments that come only with their end": (
-        call() + event("response.function_call_arguments.done", output_index=0, arguments="{}") + completed(),
+        call() + event("response.function_call_arguments.done", output_index=0, arguments="{}") + encode_completion(),
         "",
         ONE_CALL,
         "tool_calls",
     ),
-    "arguments that come only with the item": (call() + call(0, "{}") + completed(), "", ONE_CALL, "tool_calls"),
+    "arguments that come only with the item": (
+        call() + call(0, "{}") + encode_completion(),
+        "",
+        ONE_CALL,
+        "tool_calls",
+    ),
     "pieces that stop too early": (
-        call() + argued('{"a"') + call(0, '{"a":1}') + completed(),
+        call() + encode_arguments('{"a"') + call(0, '{"a":1}') + encode_completion(),
         "",
         [("i", "f", '{"a":1}')],
         "tool_calls",
     ),
     "pieces written otherwise than the whole": (
-        call() + argued('{"a":1}') + call(0, '{"a": 1}') + completed(),
+        call() + encode_arguments('{"a":1}') + call(0, '{"a": 1}') + encode_completion(),
         "",
         [("i", "f", '{"a":1}')],
         "tool_calls",
     ),
     "no indices": (
-        call(None) + event("response.function_call_arguments.delta", delta="{}") + call(None, "{}") + completed(),
+        call(None)
+        + event("response.function_call_arguments.delta", delta="{}")
+        + call(None, "{}")
+        + encode_completion(),
         "",
         ONE_CALL,
         "tool_calls",
     ),
     "no indices and two calls": (
-        call(None, "{}") + call(None, '{"a":1}', "j") + completed(),
+        call(None, "{}") + call(None, '{"a":1}', "j") + encode_completion(),
         "",
         [*ONE_CALL, ("j", "f", '{"a":1}')],
         "tool_calls",
     ),
-    "an index that is lost": (call(1) + argued("{}", 1) + call(None, "{}") + completed(), "", ONE_CALL, "tool_calls"),
+    "an index that is lost": (
+        call(1) + encode_arguments("{}", 1) + call(None, "{}") + encode_completion(),
+        "",
+        ONE_CALL,
+        "tool_calls",
+    ),
     "every index 0": (
-        call() + argued("{}") + call(0, "{}") + call(0, call_id="j") + argued("{}") + call(0, "{}", "j") + completed(),
+        call()
+        + encode_arguments("{}")
+        + call(0, "{}")
+        + call(0, call_id="j")
+        + encode_arguments("{}")
+        + call(0, "{}", "j")
+        + encode_completion(),
         "",
         [*ONE_CALL, ("j", "f", "{}")],
         "tool_calls",
     ),
     "one id for two calls": (
-        call() + argued("{}") + call(0, "{}") + call(1) + argued("{}", 1) + call(1, "{}") + completed(),
+        call()
+        + encode_arguments("{}")
+        + call(0, "{}")
+        + call(1)
+        + encode_arguments("{}", 1)
+        + call(1, "{}")
+        + encode_completion(),
         "",
         [*ONE_CALL, ("", "f", "{}")],
         "tool_calls",
     ),
     "two calls told by turns": (
-        call() + call(1, call_id="j") + argued('{"a"') + argued("{}", 1) + argued(":1}") + completed(),
+        call()
+        + call(1, call_id="j")
+        + encode_arguments('{"a"')
+        + encode_arguments("{}", 1)
+        + encode_arguments(":1}")
+        + encode_completion(),
         "",
         [("i", "f", '{"a":1}'), ("j", "f", "{}")],
         "tool_calls",
     ),
-    "a name that comes late": (call(name="") + argued("{}") + call(0, "{}") + completed(), "", ONE_CALL, "tool_calls"),
+    "a name that comes late": (
+        call(name="") + encode_arguments("{}") + call(0, "{}") + encode_completion(),
+        "",
+        ONE_CALL,
+        "tool_calls",
+    ),
     "arguments as an object": (
-        event("response.output_item.done", item={**ITEMS[2], "arguments": {"a": 1}}) + completed(),
+        event("response.output_item.done", item={**ITEMS[2], "arguments": {"a": 1}}) + encode_completion(),
         "",
         [("i", "f", '{"a":1}')],
         "tool_calls",
     ),
     "other types than they should be": (
         event("response.output_text.delta", delta="hi", output_index="0", item_id=7, summary_index="x")
-        + completed(usage="free", output={"no": "list"}, incomplete_details=3),
+        + encode_completion(usage="free", output={"no": "list"}, incomplete_details=3),
         "hi",
         [],
         "stop",
     ),
     "length": (
-        encode_text("hi") + completed("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        encode_text("hi") + encode_completion("incomplete", incomplete_details={"reason": "max_output_tokens"}),
         "hi",
         [],
         "length",
     ),
     "filter": (
-        encode_text("hi") + completed("incomplete", incomplete_details={"reason": "content_filter"}),
+        encode_text("hi") + encode_completion("incomplete", incomplete_details={"reason": "content_filter"}),
         "hi",
         [],
         "content_filter",
     ),
     "a reason of its own": (
-        encode_text("hi") + completed("incomplete", incomplete_details={"reason": "moon"}),
+        encode_text("hi") + encode_completion("incomplete", incomplete_details={"reason": "moon"}),
         "hi",
         [],
         "moon",
@@ -287,9 +336,9 @@ def test_odd_servers(case: str) -> None:  # fault 9
 def test_reasoning_without_encryption_is_shown_and_not_kept_for_return() -> None:  # M-10
     plain = event("response.output_item.done", output_index=0, item={"type": "reasoning", "summary": []})
     open_text = event("response.reasoning_text.delta", output_index=0, delta="hm")
-    assert read(open_text + plain + completed()).thinking == (Thinking("hm", "", REF),)
-    assert read(open_text + completed()).thinking == (Thinking("hm", "", REF),)
-    assert read(plain + completed()).thinking == ()
+    assert read(open_text + plain + encode_completion()).thinking == (Thinking("hm", "", REF),)
+    assert read(open_text + encode_completion()).thinking == (Thinking("hm", "", REF),)
+    assert read(plain + encode_completion()).thinking == ()
 
 
 @pytest.mark.parametrize(
@@ -303,16 +352,16 @@ def test_reasoning_without_encryption_is_shown_and_not_kept_for_return() -> None
 )
 def test_a_chunk_that_is_none_is_a_failure_never_a_gap(junk: bytes) -> None:  # fault 9
     with pytest.raises(ModelError, match="no part of an answer") as caught:
-        read(encode_text("a") + junk + completed())
+        read(encode_text("a") + junk + encode_completion())
     assert caught.value.kind == "cut_stream"
 
 
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
-        (argued("{}", 5) + completed(), "did not announce"),
-        (call() + argued('{"a":') + call(0, '{"b":1}') + completed(), "in two ways"),
-        (call() + argued('{"a"') + DONE, "broke off"),
+        (encode_arguments("{}", 5) + encode_completion(), "did not announce"),
+        (call() + encode_arguments('{"a":') + call(0, '{"b":1}') + encode_completion(), "in two ways"),
+        (call() + encode_arguments('{"a"') + DONE, "broke off"),
     ],
 )
 def test_calls_that_cannot_be_understood_are_failures(stream: bytes, words: str) -> None:  # fault 10: nothing runs
@@ -340,15 +389,23 @@ def test_a_server_that_does_not_stream() -> None:
         (event("error", error={"type": "invalid_request_error", "message": "bad"}), "bad_request", "bad"),
         (b'data: {"error":{"message":"busy","code":503}}\n\n', "overloaded", "busy"),
         (
-            encode_text("so") + completed("failed", error={"code": "server_error", "message": "oops"}),
+            encode_text("so") + encode_completion("failed", error={"code": "server_error", "message": "oops"}),
             "overloaded",
             "oops",
         ),
-        (completed("failed", error={"code": "context_length_exceeded", "message": "long"}), "context_limit", "long"),
-        (completed("failed", error={"code": "insufficient_quota", "message": "pay"}), "quota", "pay"),
-        (completed("failed", error={"code": "invalid_prompt", "message": "not that"}), "bad_request", "not that"),
-        (completed("failed", error=None), "overloaded", "the answer was failed"),
-        (completed("cancelled"), "overloaded", "the answer was cancelled"),
+        (
+            encode_completion("failed", error={"code": "context_length_exceeded", "message": "long"}),
+            "context_limit",
+            "long",
+        ),
+        (encode_completion("failed", error={"code": "insufficient_quota", "message": "pay"}), "quota", "pay"),
+        (
+            encode_completion("failed", error={"code": "invalid_prompt", "message": "not that"}),
+            "bad_request",
+            "not that",
+        ),
+        (encode_completion("failed", error=None), "overloaded", "the answer was failed"),
+        (encode_completion("cancelled"), "overloaded", "the answer was cancelled"),
     ],
 )
 def test_errors_inside_a_200(stream: bytes, kind: str, words: str) -> None:  # fault 8
@@ -359,7 +416,7 @@ def test_errors_inside_a_200(stream: bytes, kind: str, words: str) -> None:  # f
 
 def test_what_came_before_a_failure_counts() -> None:  # M-11: the cost of every attempt
     reader = ResponsesReader("x")
-    failed = completed("failed", error={"code": "server_error", "message": "oops"}, usage=USAGE)
+    failed = encode_completion("failed", error={"code": "server_error", "message": "oops"}, usage=USAGE)
     assert reader.feed(encode_text("so") + failed) == [TextDelta("so"), UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
     assert reader.done
     with pytest.raises(ModelError, match="oops"):

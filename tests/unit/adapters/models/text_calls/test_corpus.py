@@ -7,7 +7,7 @@ from tests.unit.adapters.models.text_calls.corpus import CASES, KNOWN, Case
 from treadle.adapters.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
 
 
-def expected(case: Case) -> list[TextCall]:
+def list_expected_calls(case: Case) -> list[TextCall]:
     return [TextCall(call[0], call[1], len(call) > 2 and bool(call[2])) for call in case.calls]
 
 
@@ -19,7 +19,7 @@ def test_the_corpus_is_large_and_its_titles_differ() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_calls_and_text_whole_and_in_pieces(case: Case) -> None:
     extraction = extract(case.text, tool_names=KNOWN)
-    assert list(extraction.calls) == expected(case)
+    assert list(extraction.calls) == list_expected_calls(case)
     assert extraction.text == case.visible_text
     assert strip(case.text, KNOWN) == case.visible_text
     for size in (1, 2, 3, 7, 50):
@@ -27,7 +27,7 @@ def test_calls_and_text_whole_and_in_pieces(case: Case) -> None:
         shown_text = "".join(scanner.feed(case.text[at : at + size]) for at in range(0, len(case.text), size))
         ending = scanner.end()
         assert case.visible_text.startswith(shown_text)  # nothing is shown that is taken back later
-        assert (list(ending.calls), shown_text + ending.text) == (expected(case), case.visible_text)
+        assert (list(ending.calls), shown_text + ending.text) == (list_expected_calls(case), case.visible_text)
 
 
 @pytest.mark.parametrize("part", range(8))

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from tests.postgres import embedded, installed_package
+from tests.postgres import installed_package, run_embedded_server
 
 
 @pytest.mark.thorough(one_of=8)
@@ -20,7 +20,7 @@ async def test_programs_in_a_folder_that_only_root_may_enter() -> None:  # D-05
         copy = Path(closed_folder, package.name)
         shutil.copytree(package, copy, ignore=shutil.ignore_patterns("*.a", "include"), symlinks=True)
         shutil.copytree(package.with_name(f"{package.name}.libs"), copy.with_name(f"{package.name}.libs"))
-        with embedded(package=copy) as server:
+        with run_embedded_server(package=copy) as server:
             connection = await asyncpg.connect(server.url())
             try:
                 assert await connection.fetchval("SELECT 6 * 7") == 42

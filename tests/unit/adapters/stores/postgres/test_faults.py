@@ -15,7 +15,7 @@ from treadle.base import file_system
 from treadle.base.types import ChatId
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, LeaseLost, StoreError
 from treadle.ports.store import Commit, Lease, Remembered
-from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, seqs, summary
 
 CREATE, APPEND, CLAIM, REMEMBER = b"treadle_create", b"treadle_append", b"treadle_claim", b"treadle_remember"
 
@@ -32,7 +32,7 @@ async def test_an_append_whose_answer_never_came_happens_once(
     cut_store: PostgresStore, store: PostgresStore, line: Line
 ) -> None:
     await begin(cut_store, A)
-    lease = await claimed(cut_store, "w", A)
+    lease = await claim_lease(cut_store, "w", A)
     for seq in range(2, 6):
         line.break_at = APPEND
         await add(cut_store, A, seq, lease)
@@ -59,7 +59,7 @@ async def test_an_append_that_also_releases_and_answers(
     cut_store: PostgresStore, store: PostgresStore, line: Line
 ) -> None:
     await begin(cut_store, A)
-    lease = await claimed(cut_store, "w", A)
+    lease = await claim_lease(cut_store, "w", A)
     answer = Remembered("ann", "k", "r", 204, b"", 1)
     line.break_at = APPEND
     await cut_store.append(
@@ -104,11 +104,11 @@ async def test_a_claim_whose_answer_never_came_is_found_again(
     cut_store: PostgresStore, store: PostgresStore, line: Line
 ) -> None:
     await begin(store, A, runnable=True)
-    await cut_store.release(await claimed(cut_store, "w", A))
+    await cut_store.release(await claim_lease(cut_store, "w", A))
     for claim_target in (None, A):
         line.break_at = CLAIM
         cut_count = line.cuts
-        lease = await claimed(cut_store, "w", claim_target)
+        lease = await claim_lease(cut_store, "w", claim_target)
         assert line.cuts == cut_count + 1
         assert lease.chat == A
         with pytest.raises(ChatBusy):
@@ -130,7 +130,7 @@ async def test_an_answer_whose_answer_never_came(cut_store: PostgresStore, store
 async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
     store, connection = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
     await begin(store, A)
-    lease = await claimed(store, "w", A)
+    lease = await claim_lease(store, "w", A)
     head = 1
 
     async def write() -> None:
@@ -201,7 +201,7 @@ async def test_a_server_that_is_restarted_in_mid_append(
     enough = asyncio.Event()
 
     async def write(chat: ChatId) -> None:
-        lease = await claimed(store, "w", chat)
+        lease = await claim_lease(store, "w", chat)
         while not enough.is_set():
             seq = acknowledged[chat] + 1
             await store.append(Commit(chat, [record(seq)], summary(chat, seq), lease=lease, durable=bool(seq % 2)))

@@ -16,7 +16,7 @@ from treadle.adapters.stores.postgres import store as module
 from treadle.adapters.stores.postgres.queries import READ, line, pack
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy
-from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, records, seqs, summary
 
 LONG = 100_000
 APPEND = (
@@ -179,7 +179,7 @@ async def test_leases_go_by_the_clock_of_the_database(
 ) -> None:
     """Fault 15: a worker's clock is hours off, either way; no worker takes a lease early or keeps one for ever."""
     await begin(store, A, runnable=True)
-    await claimed(store, "w1")
+    await claim_lease(store, "w1")
     real = time.time
     for hours in (10, -10):
         monkeypatch.setattr(time, "time", lambda hours=hours: real() + hours * 3600)
@@ -192,7 +192,7 @@ async def test_leases_go_by_the_clock_of_the_database(
     until = await connection.fetchval("SELECT lease_until - extract(epoch FROM clock_timestamp()) * 1000 FROM chats")
     assert 0 < until <= 30_000
     await connection.execute("UPDATE chats SET lease_until = lease_until - 31000")
-    assert (await claimed(store, "w2")).epoch == 2
+    assert (await claim_lease(store, "w2")).epoch == 2
 
 
 async def test_many_machines_share_without_overlap(postgres: str) -> None:
@@ -260,7 +260,7 @@ async def test_a_claim_does_not_look_at_every_chat(store: PostgresStore, connect
     await connection.execute("ANALYZE chats")
     cost = await pages(connection, "SELECT * FROM treadle_claim('w', NULL, 5000, 30000, NULL)")
     assert cost < 150
-    assert (await claimed(store, "w", now_ms=5_000)).chat == A
+    assert (await claim_lease(store, "w", now_ms=5_000)).chat == A
 
 
 @pytest.mark.thorough(one_of=8)

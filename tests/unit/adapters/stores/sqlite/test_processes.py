@@ -11,7 +11,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.stores.sqlite.leases import BootClock
 from treadle.errors import ChatBusy
 from treadle.ports.store import LEASE_S, Lease
-from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, seqs
+from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, seqs
 
 APPENDER = """
 say("ready"); hear()
@@ -63,7 +63,7 @@ async def test_a_killed_worker_frees_its_chats_at_once(store: SqliteStore, spawn
     """Fault 4: resuming after kill -9 does not wait for the lease to expire."""
     await begin(store, A, runnable=True)
     await begin(store, B)
-    holder = spawn('await claimed(store, "gone", A); await claimed(store, "gone", B); say("held"); hear()')
+    holder = spawn('await claim_lease(store, "gone", A); await claim_lease(store, "gone", B); say("held"); hear()')
     assert holder.hear() == "held"
     assert (await store.get(A)).leased
     assert await store.claim("heir") is None
@@ -81,7 +81,7 @@ async def test_a_stopped_worker_keeps_its_lease_until_it_expires(store: SqliteSt
     await begin(store, A, runnable=True)
     zombie = spawn(
         """
-        lease = await claimed(store, "zombie")
+        lease = await claim_lease(store, "zombie")
         say("held"); hear()
         try:
             await add(store, A, 2, lease)
@@ -95,7 +95,7 @@ async def test_a_stopped_worker_keeps_its_lease_until_it_expires(store: SqliteSt
     with pytest.raises(ChatBusy):
         await store.claim("heir", A)
     later = SqliteStore(path, clock=LaterClock())
-    heir = await claimed(later, "heir")
+    heir = await claim_lease(later, "heir")
     assert heir.epoch == 2
     zombie.say()
     zombie.signal(signal.SIGCONT)
@@ -121,7 +121,7 @@ async def test_whoever_follows_all_chats_sees_those_of_others(store: SqliteStore
     await begin(store, A)
     process = spawn("""
         hear()
-        lease = await claimed(store, "w", A)
+        lease = await claim_lease(store, "w", A)
         from treadle.ports.store import Delta
         await store.put_deltas([Delta(A, lease.epoch, 1, 1, b"so far")])
         await add(store, A, 2, lease)
@@ -174,7 +174,7 @@ async def test_killed_at_a_persistence_point(store: SqliteStore, spawn: Spawn, n
     await begin(store, A, runnable=True)
     worker = spawn(
         f"""
-        lease = await claimed(store, "gone")
+        lease = await claim_lease(store, "gone")
         file_system.install_fault_hook(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
         new = [record(2, text("x" * 100_000))]
         await store.append(Commit(A, new, summary(A, 2, runnable=True), lease=lease))
@@ -183,7 +183,7 @@ async def test_killed_at_a_persistence_point(store: SqliteStore, spawn: Spawn, n
     assert worker.finish() == -signal.SIGKILL
     assert await store.head(A) == (2 if landed else 1)
     assert await store.check() == []
-    heir = await claimed(store, "heir")
+    heir = await claim_lease(store, "heir")
     head = await store.head(A)
     await add(store, A, head + 1, heir)
 
@@ -209,7 +209,7 @@ async def test_the_wall_clock_is_never_asked(store: SqliteStore, spawn: Spawn) -
         def never(): os._exit(7)
         time.time = time.time_ns = never
         await begin(store, A, runnable=True)
-        lease = await claimed(store, "w")
+        lease = await claim_lease(store, "w")
         await store.renew([lease])
         await add(store, A, 2, lease)
         try:
@@ -226,18 +226,18 @@ async def test_a_lease_of_another_boot_is_over(store: SqliteStore, path: Path) -
     import sqlite3
 
     await begin(store, A)
-    await claimed(store, "w", A)
+    await claim_lease(store, "w", A)
     connection = sqlite3.connect(path)
     connection.execute("UPDATE chats SET boot = 'another'")
     connection.commit()
     connection.close()
-    assert (await claimed(store, "w2", A)).epoch == 2
+    assert (await claim_lease(store, "w2", A)).epoch == 2
 
 
 async def test_two_processes_may_not_be_one_worker(store: SqliteStore, spawn: Spawn) -> None:
     await begin(store, A)
     await begin(store, B)
-    holder = spawn('await claimed(store, "same", A); say("held"); hear()')
+    holder = spawn('await claim_lease(store, "same", A); say("held"); hear()')
     assert holder.hear() == "held"
     with pytest.raises(Exception, match="another process works under the name 'same'"):
         await store.claim("same", B)
@@ -245,7 +245,7 @@ async def test_two_processes_may_not_be_one_worker(store: SqliteStore, spawn: Sp
 
 async def test_locks_of_workers_clean_up_after_themselves(path: Path, spawn: Spawn) -> None:
     process = spawn(
-        'await begin(store, A); lease = await claimed(store, "gone", A); await store.release(lease); os._exit(0)'
+        'await begin(store, A); lease = await claim_lease(store, "gone", A); await store.release(lease); os._exit(0)'
     )
     assert process.finish() == 0
     workers = path.parent / "workers"

@@ -78,7 +78,7 @@ def strike(path: Path, kind: str, chance: random.Random) -> None:
                 file.truncate(chance.randrange(PAGE, size))
 
 
-async def saved(path: Path) -> SqliteStore:
+async def salvage_store(path: Path) -> SqliteStore:
     """The salvaged database, put right."""
     store = SqliteStore(salvage(path).path)
     await store.check(repair=True)
@@ -90,7 +90,7 @@ async def saved(path: Path) -> SqliteStore:
 async def test_whatever_is_struck_what_is_saved_is_true(path: Path, kind: str, seed: int) -> None:
     strike(path, kind, random.Random(f"{kind}{seed}"))
     old_bytes = await asyncio.to_thread(path.read_bytes)
-    store = await saved(path)
+    store = await salvage_store(path)
     assert await asyncio.to_thread(path.read_bytes) == old_bytes
     assert list(await store.check()) == []
     intact_count = 0
@@ -109,7 +109,7 @@ async def test_whatever_is_struck_what_is_saved_is_true(path: Path, kind: str, s
 
 async def test_a_lost_header_loses_nothing(path: Path) -> None:
     strike(path, "first page", random.Random(1))
-    store = await saved(path)
+    store = await salvage_store(path)
     assert {listed.summary for listed in await store.list()} == {summary(chat, HEAD, owner="ada") for chat in CHATS}
     assert [log_record.body for log_record in await store.read(CHATS[0])] == [
         body(CHATS[0], seq) for seq in range(1, HEAD + 1)
@@ -137,7 +137,7 @@ async def test_what_only_the_write_ahead_log_has_is_saved(path: Path) -> None:
             shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
     await asyncio.to_thread(torn, Path(f"{copy}-wal"))
     strike(copy, "head", random.Random(2))
-    salvaged_store = await saved(copy)
+    salvaged_store = await salvage_store(copy)
     assert [read.body for read in await salvaged_store.read(new)] == [text("new")]
     assert len(await salvaged_store.list()) == len(CHATS) + 1
     await salvaged_store.close()
@@ -148,7 +148,7 @@ async def test_records_without_their_chat_are_a_chat_again(path: Path) -> None:
         connection.execute("DELETE FROM chats WHERE id = ?", (CHATS[3],))
     report = salvage(path)
     assert report.nameless == ("c_salvaged4",)
-    store = await saved(path)
+    store = await salvage_store(path)
     log = await store.read(ChatId("c_salvaged4"))
     assert [log_record.body for log_record in log[:HEAD]] == [body(CHATS[3], seq) for seq in range(1, HEAD + 1)]
     assert isinstance(wire.decode(CHATS[3], log[HEAD]).data, RecordLost), "there may have been more"

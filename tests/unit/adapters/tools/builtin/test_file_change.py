@@ -49,14 +49,14 @@ def _umask() -> Any:
     os.umask(old_umask)
 
 
-async def planned(tool: Any, invocation: Invocation) -> Invocation:
+async def prepare_call(tool: Any, invocation: Invocation) -> Invocation:
     plan = msgspec.json.decode(msgspec.json.encode(await tool.prepare(invocation)))
     return msgspec.structs.replace(invocation, plan=plan)
 
 
 async def test_a_new_file_in_new_folders(call, project: Path, context: ToolContext) -> None:
     outcome = await WriteFile(context).run(
-        await planned(WriteFile(context), call(path="new/dir/a.txt", content="x\ny\n"))
+        await prepare_call(WriteFile(context), call(path="new/dir/a.txt", content="x\ny\n"))
     )
     assert outcome.files == (
         FileChange("new", "created", after=FileState("directory", 0o755)),
@@ -70,7 +70,7 @@ async def test_what_is_overwritten_is_kept_before(call, project: Path, context: 
     (project / "a").write_bytes(b"old\n")
     (project / "a").chmod(0o755)
     tool = EditFile(context)
-    invocation = await planned(tool, call(path="a", old_str="old", new_str="new"))
+    invocation = await prepare_call(tool, call(path="a", old_str="old", new_str="new"))
     snapshots = ProjectSnapshots(Root(str(project)), home)
     with faults("raise@snapshot.kept"), pytest.raises(InjectedFault):
         await tool.run(invocation)
@@ -85,10 +85,10 @@ async def test_what_cannot_be_kept_is_not_changed(call, project: Path, context: 
     (home.parent / "home").write_bytes(b"no folder")
     tool = EditFile(context)
     with pytest.raises(ToolError, match="are not made"):
-        await tool.run(await planned(tool, call(path="a", old_str="old", new_str="new")))
+        await tool.run(await prepare_call(tool, call(path="a", old_str="old", new_str="new")))
     assert (project / "a").read_bytes() == b"old\n"
     os.unlink(home)  # fault 13: it works again when that is mended
-    await tool.run(await planned(tool, call(path="a", old_str="old", new_str="new")))
+    await tool.run(await prepare_call(tool, call(path="a", old_str="old", new_str="new")))
     assert (project / "a").read_bytes() == b"new\n"
 
 
@@ -98,11 +98,11 @@ async def test_through_a_link_it_is_the_file_itself(call, project: Path, context
     (project / "linked").symlink_to("real")
     (project / "alias").symlink_to("linked/a")
     tool = EditFile(context)
-    outcome = await tool.run(await planned(tool, call(path="alias", old_str="old", new_str="new")))
+    outcome = await tool.run(await prepare_call(tool, call(path="alias", old_str="old", new_str="new")))
     assert outcome.files == (FileChange("real/a", "modified", 1, 1, file(b"old\n"), file(b"new\n")),)
     assert "Changed alias" in outcome.text
     write_outcome = await WriteFile(context).run(
-        await planned(WriteFile(context), call(path="linked/sub/b", content="b"))
+        await prepare_call(WriteFile(context), call(path="linked/sub/b", content="b"))
     )
     assert [each.path for each in write_outcome.files] == ["real/sub", "real/sub/b"]
 
@@ -149,7 +149,7 @@ def states(outcome: Outcome) -> dict[str, tuple[FileState | None, FileState | No
 async def test_a_patch_of_several_files(call, project: Path, context: ToolContext) -> None:
     prepare_patch(project)
     tool = ApplyPatch(context)
-    outcome = await tool.run(await planned(tool, call(patch=PATCH)))
+    outcome = await tool.run(await prepare_call(tool, call(patch=PATCH)))
     assert states(outcome) == ALL
     assert outcome.text.startswith("Changed 5 files (+3 -3).")
 
@@ -164,7 +164,7 @@ async def test_what_strikes_once_does_not_cost_the_change(
     prepare_patch(project)
     tool = ApplyPatch(context)
     with faults(f"full@{point}") as hook:
-        assert states(await tool.run(await planned(tool, call(patch=PATCH)))) == ALL
+        assert states(await tool.run(await prepare_call(tool, call(patch=PATCH)))) == ALL
     assert len(hook.struck) == 1
 
 
@@ -182,7 +182,7 @@ async def test_what_fails_twice_half_way_is_taken_back(call, project: Path, cont
     prepare_patch(project)
     old_files = files_of(project)
     tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
+    invocation = await prepare_call(tool, call(patch=PATCH))
     with faults(strikes), pytest.raises(ToolError, match="so none of them was"):
         await tool.run(invocation)
     assert files_of(project) == old_files
@@ -213,7 +213,7 @@ async def test_found_half_done_it_is_finished_and_told_in_full(
 ) -> None:
     prepare_patch(project)
     tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
+    invocation = await prepare_call(tool, call(patch=PATCH))
     name, _, passing = point.partition("#")
     die_at(name, int(passing or 1))
     try:
@@ -234,13 +234,13 @@ async def test_found_half_done_it_is_finished_and_told_in_full(
 async def test_a_stop_before_anything_was_done_knows_of_nothing(call, project: Path, context: ToolContext) -> None:
     prepare_patch(project)
     tool = ApplyPatch(context)
-    assert await tool.stop(await planned(tool, call(patch=PATCH))) is None
+    assert await tool.stop(await prepare_call(tool, call(patch=PATCH))) is None
     assert await tool.stop(call(patch=PATCH)) is None
 
 
 async def test_a_stop_in_the_midst_of_a_write_tells_of_it(call, project: Path, context: ToolContext) -> None:
     tool = WriteFile(context)
-    invocation = await planned(tool, call(path="new/a", content="a"))
+    invocation = await prepare_call(tool, call(path="new/a", content="a"))
     loop, reached = asyncio.get_running_loop(), asyncio.Event()
     file_system.install_fault_hook(
         lambda name: loop.call_soon_threadsafe(reached.set) if name == "tool.write_before" else None

@@ -57,14 +57,14 @@ def contents(project: Path) -> dict[str, bytes]:
     return {str(path.relative_to(project)): path.read_bytes() for path in project.rglob("*") if path.is_file()}
 
 
-async def planned(tool: ApplyPatch, invocation: Invocation) -> Invocation:
+async def prepare_call(tool: ApplyPatch, invocation: Invocation) -> Invocation:
     plan = msgspec.json.decode(msgspec.json.encode(await tool.prepare(invocation)))
     return msgspec.structs.replace(invocation, plan=plan)
 
 
 async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext) -> None:
     tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
+    invocation = await prepare_call(tool, call(patch=PATCH))
     assert contents(files) == BEFORE  # looking changes nothing
     outcome = await tool.run(invocation)
     assert contents(files) == AFTER
@@ -103,7 +103,7 @@ async def test_a_git_diff_of_modes_and_empty_files_is_made_whole(call: Any, file
     )
     tool = ApplyPatch(context)
     assert "a.py: mode 755" in await tool.preview(call(patch=text))
-    invocation = await planned(tool, call(patch=text))
+    invocation = await prepare_call(tool, call(patch=text))
     outcome = await tool.run(invocation)
     modes = {name: (files / name).stat().st_mode & 0o777 for name in ("run", "a.py", "old.sh")}
     assert modes == {"run": 0o755, "a.py": 0o755, "old.sh": 0o640}
@@ -111,7 +111,7 @@ async def test_a_git_diff_of_modes_and_empty_files_is_made_whole(call: Any, file
     assert len(outcome.files) == 4
     assert isinstance(await tool.settle(invocation), Outcome)
     mode_patch = "diff --git a/a.py b/a.py\nold mode 100644\nnew mode 100755\n"
-    again = await tool.run(await planned(tool, call(patch=mode_patch)))
+    again = await tool.run(await prepare_call(tool, call(patch=mode_patch)))
     assert "nothing was changed" in again.text
 
 
@@ -198,7 +198,7 @@ async def test_death_between_any_two_files_is_finished(
     call: Any, files: Path, context: ToolContext, tmp_path: Path, point: str, time: int
 ) -> None:  # faults 1 and 2
     tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
+    invocation = await prepare_call(tool, call(patch=PATCH))
     payload = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
     argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), payload]
     died = await asyncio.to_thread(subprocess.run, argv, check=False)
@@ -216,7 +216,7 @@ async def test_death_between_any_two_files_is_finished(
 
 async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files: Path, context: ToolContext) -> None:
     tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
+    invocation = await prepare_call(tool, call(patch=PATCH))
     (files / "a.py").write_bytes(AFTER["a.py"])
     (files / "gone.txt").write_bytes(b"the user's\n")
     settlement = await tool.settle(invocation)
@@ -234,7 +234,7 @@ async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(
     call: Any, files: Path, context: ToolContext
 ) -> None:
     tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
+    invocation = await prepare_call(tool, call(patch=PATCH))
 
     def strike(name: str) -> None:
         if name == "tool.patch_before":

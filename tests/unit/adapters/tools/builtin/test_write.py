@@ -27,7 +27,7 @@ def hash_files(project: Path, *paths: str) -> dict[str, str]:
     return {path: hashlib.sha256((project / path).read_bytes()).hexdigest() for path in paths}
 
 
-async def planned(tool: Any, invocation: Invocation) -> Invocation:
+async def prepare_call(tool: Any, invocation: Invocation) -> Invocation:
     """As the loop does it: prepare, and record the plan (through JSON) with the intent."""
     plan = msgspec.json.decode(msgspec.json.encode(await tool.prepare(invocation)))
     return msgspec.structs.replace(invocation, plan=plan)
@@ -38,7 +38,7 @@ def names(directory: Path) -> list[str]:
 
 
 async def test_creating_a_file(call, project: Path) -> None:
-    invocation = await planned(WRITE, call(path="new/dir/a.txt", content="x\ny\n"))
+    invocation = await prepare_call(WRITE, call(path="new/dir/a.txt", content="x\ny\n"))
     assert not (project / "new").exists()  # looking changes nothing
     outcome = await WRITE.run(invocation)
     assert (project / "new/dir/a.txt").read_bytes() == b"x\ny\n"
@@ -53,7 +53,7 @@ async def test_a_diff_of_a_file_is_not_written_as_the_file(call, project: Path) 
     diff = "--- a.md\n+++ a.md\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n"
     with pytest.raises(ToolError, match="content is a diff of this file, not the file"):
         await WRITE.prepare(call(path="a.md", content=diff, _known_files=hash_files(project, "a.md")))
-    await WRITE.run(await planned(WRITE, call(path="a.patch", content=diff)))
+    await WRITE.run(await prepare_call(WRITE, call(path="a.patch", content=diff)))
     assert (project / "a.patch").read_text() == diff
 
 
@@ -61,7 +61,7 @@ async def test_replacing_a_file(call, project: Path) -> None:
     (project / "a").write_bytes(b"1\n2\n3\n")
     (project / "a").chmod(0o755)
     outcome = await WRITE.run(
-        await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4", _known_files=hash_files(project, "a")))
+        await prepare_call(WRITE, call(path="./a", content="1\nzwei\n3\n4", _known_files=hash_files(project, "a")))
     )
     assert (project / "a").read_bytes() == b"1\nzwei\n3\n4"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
@@ -73,7 +73,7 @@ async def test_replacing_a_file(call, project: Path) -> None:
 async def test_writing_what_is_there_changes_nothing(call, project: Path) -> None:
     (project / "a").write_bytes(b"same")
     old_stat = (project / "a").stat()
-    outcome = await WRITE.run(await planned(WRITE, call(path="a", content="same")))
+    outcome = await WRITE.run(await prepare_call(WRITE, call(path="a", content="same")))
     assert "already has exactly this content" in outcome.text
     assert outcome.files == ()
     assert (project / "a").stat().st_ino == old_stat.st_ino
@@ -85,9 +85,9 @@ async def test_binary_and_large_files_are_replaced_without_a_diff(call, project:
     digests = hash_files(project, "a", "b")
     assert (
         "no text before"
-        in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n", _known_files=digests)))).text
+        in (await WRITE.run(await prepare_call(WRITE, call(path="a", content="x\n", _known_files=digests)))).text
     )
-    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n", _known_files=digests)))
+    outcome = await WRITE.run(await prepare_call(WRITE, call(path="b", content="x\n", _known_files=digests)))
     assert "too large for a diff" in outcome.text
     assert (project / "b").read_bytes() == b"x\n"
 
@@ -131,7 +131,7 @@ both = pytest.mark.parametrize(("tool", "make"), [(WRITE, make_write), (EDIT, ma
 @both
 async def test_settle_when_it_happened(call, project: Path, tool: Any, make: Any) -> None:
     (project / "a").write_bytes(b"old\n")
-    invocation = await planned(tool, make(call))
+    invocation = await prepare_call(tool, make(call))
     ran = await tool.run(invocation)
     settlement = await tool.settle(invocation)
     assert isinstance(settlement, Outcome)
@@ -142,7 +142,7 @@ async def test_settle_when_it_happened(call, project: Path, tool: Any, make: Any
 @both
 async def test_settle_when_it_did_not_happen(call, project: Path, tool: Any, make: Any) -> None:
     (project / "a").write_bytes(b"old\n")
-    invocation = await planned(tool, make(call))
+    invocation = await prepare_call(tool, make(call))
     assert await tool.settle(invocation) == "run_again"
     assert (await tool.run(invocation)).success
     assert (project / "a").read_bytes() == b"new\n"
@@ -152,7 +152,7 @@ async def test_settle_when_it_did_not_happen(call, project: Path, tool: Any, mak
 @pytest.mark.parametrize("meanwhile", [b"other\n", None, "directory"])
 async def test_settle_when_someone_else_came_between(call, project: Path, tool: Any, make: Any, meanwhile: Any) -> None:
     (project / "a").write_bytes(b"old\n")
-    invocation = await planned(tool, make(call))
+    invocation = await prepare_call(tool, make(call))
     (project / "a").unlink()
     if meanwhile == "directory":
         (project / "a").mkdir()
@@ -162,7 +162,7 @@ async def test_settle_when_someone_else_came_between(call, project: Path, tool: 
 
 
 async def test_settle_of_a_new_file(call, project: Path) -> None:
-    invocation = await planned(WRITE, make_write(call))
+    invocation = await prepare_call(WRITE, make_write(call))
     assert invocation.plan is not None
     assert "before" not in invocation.plan["files"][0]["file"]
     assert await WRITE.settle(invocation) == "run_again"
@@ -174,7 +174,7 @@ async def test_settle_of_a_new_file(call, project: Path) -> None:
 
 async def test_settle_of_a_write_that_changes_nothing(call, project: Path) -> None:
     (project / "a").write_bytes(b"new\n")
-    assert await WRITE.settle(await planned(WRITE, make_write(call))) == "run_again"
+    assert await WRITE.settle(await prepare_call(WRITE, make_write(call))) == "run_again"
 
 
 async def test_settle_without_a_plan_knows_nothing(call) -> None:
@@ -184,7 +184,7 @@ async def test_settle_without_a_plan_knows_nothing(call) -> None:
 @both
 async def test_a_file_changed_since_the_intent_is_a_conflict(call, project: Path, tool: Any, make: Any) -> None:
     (project / "a").write_bytes(b"old\n")
-    invocation = await planned(tool, make(call))
+    invocation = await prepare_call(tool, make(call))
     (project / "a").write_bytes(b"the user's\n")
     with pytest.raises(Conflict, match="changed on disk"):
         await tool.run(invocation)
@@ -221,7 +221,7 @@ asyncio.run(tool.run(call))
 )
 async def test_death_at_each_point_is_settled_right(call, project: Path, point: str, happened: bool) -> None:  # fault 2
     (project / "a").write_bytes(b"old\n")
-    invocation = await planned(WRITE, make_write(call))
+    invocation = await prepare_call(WRITE, make_write(call))
     payload = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
     died = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", _DEATH, str(project), point, payload], check=False
@@ -258,7 +258,7 @@ async def test_cancelling_waits_for_the_write_to_end(call, project: Path) -> Non
 
 async def test_editing(call, project: Path) -> None:
     (project / "a").write_bytes(b"one\r\ntwo\r\nthree")
-    outcome = await EDIT.run(await planned(EDIT, call(path="a", old_str="one\ntwo", new_str="1\n2\n2b")))
+    outcome = await EDIT.run(await prepare_call(EDIT, call(path="a", old_str="one\ntwo", new_str="1\n2\n2b")))
     assert (project / "a").read_bytes() == b"1\r\n2\r\n2b\r\nthree"
     assert "line endings" in outcome.text
     assert summarize_changes(outcome.files) == [("a", "modified", 3, 2)]

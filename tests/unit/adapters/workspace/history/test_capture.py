@@ -190,7 +190,7 @@ def test_what_lies_in_git_is_part_of_it_whatever_its_name(project: Project) -> N
 # -- what is left out ----------------------------------------------------------------------------------------------
 
 
-def listed(project: Project, name: str = "c/1.0") -> dict[str, str]:
+def list_left_out_files(project: Project, name: str = "c/1.0") -> dict[str, str]:
     return {each.path: each.reason for each in project.captures.capture(name)}
 
 
@@ -202,7 +202,7 @@ def test_what_is_too_large_is_listed(project: Project, monkeypatch: pytest.Monke
     (project.top / "small.o").write_bytes(b"x" * 10)
     (project.top / "large.o").write_bytes(b"x" * 11)
     (project.top / "fits").write_bytes(b"x" * 100)
-    assert listed(project).keys() == {"large", "large.o"}
+    assert list_left_out_files(project).keys() == {"large", "large.o"}
     effect = project.captures.compare("c/1.0")
     assert (effect.files, effect.uncaptured) == ((), ())
     project.sh("echo >> large; rm large.o; head -c 200 /dev/zero > fits; head -c 200 /dev/zero > new")
@@ -226,10 +226,10 @@ def test_large_files_together_and_ignored_ones_together_have_a_cap(
         (project.top / f"small{number}").write_bytes(b"x" * 10)
         (project.top / f"data{number}").write_bytes(b"x" * 40)
         (project.top / f"{number}.o").write_bytes(b"x" * 9)
-    prefixes = [path[:4] for path in listed(project)]
+    prefixes = [path[:4] for path in list_left_out_files(project)]
     assert prefixes.count("data") == 8
     assert len(prefixes) == 16
-    assert len(listed(project, "again")) == 16
+    assert len(list_left_out_files(project, "again")) == 16
 
 
 def test_generated_folders_are_listed_and_not_looked_into(project: Project) -> None:
@@ -237,7 +237,7 @@ def test_generated_folders_are_listed_and_not_looked_into(project: Project) -> N
         "mkdir -p node_modules/x a/__pycache__ b/__pycache__ build target; echo > node_modules/x/y; echo > target/t;"
         "echo > build/make.py; echo /target > .gitignore; echo > a/__pycache__/c.pyc"
     )
-    assert listed(project) == {
+    assert list_left_out_files(project) == {
         "node_modules": "a folder of generated files",
         "target": "a folder of generated files",
         "**/__pycache__": "2 folders of generated files",
@@ -267,7 +267,7 @@ def test_very_many_that_are_left_out_are_told_in_short(project: Project, monkeyp
     monkeypatch.setattr(trees, "FILE_CAP", 0)
     for number in range(100):
         (project.top / f"f{number}").write_bytes(b"x" * (number + 1))
-    reasons = listed(project)
+    reasons = list_left_out_files(project)
     assert len(reasons) == 41
     assert reasons["**"] == "60 more that were left out"
     assert "f99" in reasons
@@ -276,7 +276,7 @@ def test_very_many_that_are_left_out_are_told_in_short(project: Project, monkeyp
 def test_what_lies_too_deep_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "DEPTH_CAP", 3)
     (project.top / "1/2/3/4/5").mkdir(parents=True)
-    assert listed(project).keys() == {"1/2/3/4"}
+    assert list_left_out_files(project).keys() == {"1/2/3/4"}
 
 
 def test_a_tree_that_is_far_too_deep_is_walked(project: Project) -> None:
@@ -284,7 +284,7 @@ def test_a_tree_that_is_far_too_deep_is_walked(project: Project) -> None:
     for _ in range(trees.DEPTH_CAP + 50):
         deep = deep / "d"
         deep.mkdir()
-    (path,) = listed(project)
+    (path,) = list_left_out_files(project)
     assert path.count("/") == trees.DEPTH_CAP
     assert project.does("echo > d/d/d/file") == ["created d/d/d/file"]
 
@@ -334,20 +334,20 @@ def test_names_that_are_no_text_are_told(project: Project) -> None:
 def test_only_what_changed_is_read(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:  # W-05
     monkeypatch.setattr(walk, "RACY_NS", 0)
     project.sh("mkdir a b; for i in 1 2 3 4; do echo $i > a/$i; echo $i > b/$i; done; mkfifo p; ln -s a l")
-    first, read = walked(project, None)
+    first, read = walk_project(project, None)
     assert len(read) == 8
-    same_tree, read = walked(project, first)
+    same_tree, read = walk_project(project, first)
     assert (read, same_tree.folders) == ([], first.folders)
     assert {"a/", "b/"} <= first.folders.keys()
     assert all(same_tree.folders[path] is first.folders[path] for path in first.folders)
     project.sh("echo x > a/1; echo '2' > .gitignore; mv a/3 b/5")
-    second, read = walked(project, same_tree)
+    second, read = walk_project(project, same_tree)
     # .gitignore and the two files that it names now, what was moved, what was written
     assert sorted(read) == [b"2\n", b"2\n", b"2\n", b"3\n", b"x\n"]
     assert second.folders["a/"].nodes["2"].ignored
 
 
-def walked(project: Project, known_tree: Tree | None) -> tuple[Tree, list[bytes]]:
+def walk_project(project: Project, known_tree: Tree | None) -> tuple[Tree, list[bytes]]:
     read: list[bytes] = []
 
     def take(fd: int) -> str:

@@ -53,7 +53,7 @@ def _small_trees_are_glanced_at() -> Iterator[None]:
         yield
 
 
-def walked(top: Path, known_tree: Tree | None, *, glanced: bool = True, keep: bool = False) -> tuple[Tree, bool]:
+def walk_project(top: Path, known_tree: Tree | None, *, glanced: bool = True, keep: bool = False) -> tuple[Tree, bool]:
     with pytest.MonkeyPatch.context() as patch:
         if not glanced:
             patch.setattr(walk, "odd_folders", lambda *_, **__: None)
@@ -73,8 +73,8 @@ def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
             subprocess.run(["sh", "-c", "; ".join(commands) or ":"], cwd=top, check=False, capture_output=True)
             for keep in (False, True):
                 walk._unusable.clear()  # a tree as small as this may have nothing left of what it was
-                plain, plainly = walked(top, known_tree, glanced=False, keep=keep)
-                new_tree, has_changed = walked(top, known_tree, keep=keep)
+                plain, plainly = walk_project(top, known_tree, glanced=False, keep=keep)
+                new_tree, has_changed = walk_project(top, known_tree, keep=keep)
                 assert (new_tree, has_changed) == (plain, plainly)
                 assert list(new_tree.folders) == list(plain.folders) or has_changed
             known_tree = new_tree
@@ -82,7 +82,7 @@ def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
 
 
 @pytest.fixture
-def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def entered_folders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that were listed."""
     names: list[str] = []
     listed = walk.listing_of
@@ -104,51 +104,51 @@ def project(tmp_path: Path) -> Path:
     return top
 
 
-def test_only_folders_that_changed_are_entered(project: Path, entered: list[str]) -> None:  # W-05
-    known_tree, _ = walked(project, None)
-    entered.clear()
-    same_tree, has_changed = walked(project, known_tree)
-    assert (same_tree, has_changed, entered) == (known_tree, False, [])
+def test_only_folders_that_changed_are_entered(project: Path, entered_folders: list[str]) -> None:  # W-05
+    known_tree, _ = walk_project(project, None)
+    entered_folders.clear()
+    same_tree, has_changed = walk_project(project, known_tree)
+    assert (same_tree, has_changed, entered_folders) == (known_tree, False, [])
     (project / "a/d/x.txt").write_text("other")
-    new_tree, has_changed = walked(project, known_tree)
+    new_tree, has_changed = walk_project(project, known_tree)
     assert has_changed
-    assert sorted(entered) == ["a", "d", "top"]
+    assert sorted(entered_folders) == ["a", "d", "top"]
     assert new_tree.folders["a/d/"].nodes["x.txt"].size == 5
     assert new_tree.folders["e/g/"] is known_tree.folders["e/g/"]
-    entered.clear()
-    assert walked(project, new_tree) == (new_tree, False)
-    assert entered == []
+    entered_folders.clear()
+    assert walk_project(project, new_tree) == (new_tree, False)
+    assert entered_folders == []
 
 
-def test_what_is_not_kept_is_read_again_by_who_keeps(project: Path, entered: list[str]) -> None:  # W-01
-    known_tree, _ = walked(project, None)
-    kept_tree, has_changed = walked(project, known_tree, keep=True)
+def test_what_is_not_kept_is_read_again_by_who_keeps(project: Path, entered_folders: list[str]) -> None:  # W-01
+    known_tree, _ = walk_project(project, None)
+    kept_tree, has_changed = walk_project(project, known_tree, keep=True)
     assert has_changed
     assert all(node.is_stored for folder in kept_tree.folders.values() for node in folder.nodes.values())
 
 
-def test_a_folder_that_is_gone_costs_only_the_look_at_those_above(project: Path, entered: list[str]) -> None:
-    known_tree, _ = walked(project, None)
+def test_a_folder_that_is_gone_costs_only_the_look_at_those_above(project: Path, entered_folders: list[str]) -> None:
+    known_tree, _ = walk_project(project, None)
     (project / "a/b/c/x.txt").unlink()
     (project / "a/b/c").rmdir()
-    entered.clear()
-    new_tree, _ = walked(project, known_tree)
+    entered_folders.clear()
+    new_tree, _ = walk_project(project, known_tree)
     assert known_tree.folders.keys() - new_tree.folders.keys() == {"a/b/c/"}
-    assert sorted(entered) == ["a", "b", "top"]
+    assert sorted(entered_folders) == ["a", "b", "top"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into everything")
 def test_an_empty_folder_that_was_closed_is_told(project: Path) -> None:
     (project / "e/g/empty/x.txt").unlink()
-    known_tree, _ = walked(project, None)
+    known_tree, _ = walk_project(project, None)
     (project / "e/g/empty").chmod(0)
-    assert walked(project, known_tree) == walked(project, known_tree, glanced=False)
+    assert walk_project(project, known_tree) == walk_project(project, known_tree, glanced=False)
 
 
 def test_rules_that_changed_are_heard_below(project: Path) -> None:
-    known_tree, _ = walked(project, None)
+    known_tree, _ = walk_project(project, None)
     (project / ".gitignore").write_text("b/\n")
-    new_tree, _ = walked(project, known_tree)
+    new_tree, _ = walk_project(project, known_tree)
     assert new_tree.folders["a/"].nodes["b"].ignored
     assert new_tree.folders["a/b/c/"].nodes["x.txt"].ignored
 
@@ -165,11 +165,11 @@ def test_a_find_of_another_kind_is_asked_once(
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     walk._program.cache_clear()
     try:
-        known_tree, _ = walked(project, None)
+        known_tree, _ = walk_project(project, None)
         (project / "a/d/new").mkdir()
         for _ in range(3):
-            assert walked(project, known_tree) == walked(project, known_tree, glanced=False)
-        assert "a/d/new/" in walked(project, known_tree)[0].folders
+            assert walk_project(project, known_tree) == walk_project(project, known_tree, glanced=False)
+        assert "a/d/new/" in walk_project(project, known_tree)[0].folders
         assert 1 <= len(call_log.read_text().splitlines()) <= len(os.sched_getaffinity(0))
     finally:
         walk._program.cache_clear()
@@ -183,8 +183,8 @@ def test_a_find_that_the_project_brings_along_is_not_run(
     monkeypatch.setenv("PATH", f"{project}:{os.environ['PATH']}")
     walk._program.cache_clear()
     try:
-        known_tree, _ = walked(project, None)
-        assert walked(project, known_tree) == (known_tree, False)
+        known_tree, _ = walk_project(project, None)
+        assert walk_project(project, known_tree) == (known_tree, False)
         assert not (project / "run").exists()
     finally:
         walk._program.cache_clear()
@@ -192,7 +192,7 @@ def test_a_find_that_the_project_brings_along_is_not_run(
 
 def test_left_out_folders_are_not_looked_into(project: Path) -> None:
     (project / "a/node_modules/x").mkdir(parents=True)
-    known_tree, _ = walked(project, None)
+    known_tree, _ = walk_project(project, None)
     assert known_tree.folders["a/"].nodes["node_modules"].left_out_reason == trees.GENERATED_FOLDER
     (project / "a/node_modules/x/new").write_text("")
-    assert walked(project, known_tree) == (known_tree, False)
+    assert walk_project(project, known_tree) == (known_tree, False)

@@ -62,13 +62,13 @@ def test_who_touches_a_file_after_it_was_read_is_noticed(
     file.write_text("one\n")
     (views.root / "other").write_text("one\n")
     view = views.run("echo two >> edited; echo two >> other")
-    gated = ProjectSnapshots._gated
+    withhold_changes = ProjectSnapshots._withhold_changes
 
     def meanwhile(self: ProjectSnapshots, view: str, effect: Effect) -> Effect:
         act(file)
-        return gated(self, view, effect)
+        return withhold_changes(self, view, effect)
 
-    monkeypatch.setattr(ProjectSnapshots, "_gated", meanwhile)
+    monkeypatch.setattr(ProjectSnapshots, "_withhold_changes", meanwhile)
     effect = snapshots.commit("c/1.0", str(view))
     assert [each.path for each in effect.conflicts] == ["edited"]
     assert (views.root / "other").read_text() == "one\n"

@@ -92,7 +92,7 @@ def once(point: str, act: Callable[[], None]) -> Iterator[None]:
 # -- edits by others ----------------------------------------------------------------------------------------------
 
 
-def prepared(bench: Bench) -> tuple[FileChange, ...]:
+def prepare_changes(bench: Bench) -> tuple[FileChange, ...]:
     """Three changes: a file edited, a folder that goes, a file that comes."""
     build(
         bench.project, {b"a": Node("file", 0o644, b"old"), b"d": Node("directory", 0o755, inside={b"x": Node("file")})}
@@ -101,11 +101,11 @@ def prepared(bench: Bench) -> tuple[FileChange, ...]:
     return between(bench.project, bench.goal)
 
 
-def edited(project: Path) -> None:
+def edit_file(project: Path) -> None:
     (project / "a").write_bytes(b"the user's")
 
 
-def marked(project: Path) -> None:
+def change_mode(project: Path) -> None:
     (project / "a").chmod(0o600)
 
 
@@ -113,27 +113,34 @@ def remove_file(project: Path) -> None:
     (project / "a").unlink()
 
 
-def created(project: Path) -> None:
+def create_file(project: Path) -> None:
     (project / "n").write_bytes(b"the user's")
 
 
-def filled(project: Path) -> None:
+def fill_folder(project: Path) -> None:
     (project / "d" / "y").write_bytes(b"the user's")
 
 
-def linked(project: Path) -> None:
+def replace_by_link(project: Path) -> None:
     (project / "a").unlink()
     (project / "a").symlink_to("/etc/passwd")
 
 
-EDITS = [(edited, "a"), (marked, "a"), (remove_file, "a"), (created, "n"), (filled, "d"), (linked, "a")]
+EDITS = [
+    (edit_file, "a"),
+    (change_mode, "a"),
+    (remove_file, "a"),
+    (create_file, "n"),
+    (fill_folder, "d"),
+    (replace_by_link, "a"),
+]
 
 
 @pytest.mark.parametrize(("edit", "path"), EDITS, ids=lambda each: getattr(each, "__name__", each))
 def test_what_somebody_changed_meanwhile_is_a_conflict_and_nothing_is_committed(
     bench: Bench, edit: Callable[[Path], None], path: str
 ) -> None:  # W-08, fault 31
-    changes = prepared(bench)
+    changes = prepare_changes(bench)
     edit(bench.project)
     old_picture = picture(bench.project)
     effect = bench.commit(files=changes)
@@ -147,7 +154,7 @@ def test_what_somebody_changed_meanwhile_is_a_conflict_and_nothing_is_committed(
 @pytest.mark.parametrize(("edit", "path"), EDITS, ids=lambda each: getattr(each, "__name__", each))
 @pytest.mark.parametrize("point", ["transaction.ready", "transaction.decided"])
 def test_the_same_at_the_last_moment(bench: Bench, edit: Callable[[Path], None], path: str, point: str) -> None:
-    changes = prepared(bench)
+    changes = prepare_changes(bench)
     expected: Picture = {}
 
     def act() -> None:
@@ -162,7 +169,7 @@ def test_the_same_at_the_last_moment(bench: Bench, edit: Callable[[Path], None],
 
 
 def test_an_undo_leaves_what_was_changed_and_does_the_rest(bench: Bench) -> None:  # W-02
-    effect = bench.commit(files=prepared(bench))
+    effect = bench.commit(files=prepare_changes(bench))
     (bench.project / "a").write_bytes(b"the user's")
     undone = bench.restore("c_1/u_1", taken_back(effect))
     assert [conflict.path for conflict in undone.conflicts] == ["a"]
@@ -174,14 +181,14 @@ def test_an_undo_leaves_what_was_changed_and_does_the_rest(bench: Bench) -> None
 
 
 def test_what_is_there_already_is_no_conflict(bench: Bench) -> None:
-    changes = prepared(bench)
+    changes = prepare_changes(bench)
     (bench.project / "a").write_bytes(b"new")
     assert not bench.commit(files=changes).conflicts
     assert picture(bench.project) == picture(bench.goal)
 
 
 def test_two_chats_on_one_root(bench: Bench) -> None:  # W-07, fault 21
-    changes = prepared(bench)
+    changes = prepare_changes(bench)
     effects = {}
 
     def commit(name: str) -> None:
@@ -209,7 +216,7 @@ def test_two_chats_on_one_root(bench: Bench) -> None:  # W-07, fault 21
 
 
 def test_what_was_discarded_is_never_committed(bench: Bench) -> None:
-    changes = prepared(bench)
+    changes = prepare_changes(bench)
     old_picture = picture(bench.project)
     assert bench.discard() is None
     with pytest.raises(ToolError, match="was discarded"):
@@ -218,36 +225,36 @@ def test_what_was_discarded_is_never_committed(bench: Bench) -> None:
 
 
 def test_what_was_committed_is_given_back_by_a_discard(bench: Bench) -> None:
-    effect = bench.commit(files=prepared(bench))
+    effect = bench.commit(files=prepare_changes(bench))
     assert bench.discard() == effect
     assert picture(bench.project) == picture(bench.goal)
 
 
 def test_a_zombie_that_comes_after_the_release_does_nothing(bench: Bench) -> None:
-    effect = bench.commit(files=prepared(bench))
+    effect = bench.commit(files=prepare_changes(bench))
     bench.journals.release("c_1/1.0")
     new_picture = picture(bench.project)
     with pytest.raises(ToolError, match="settled before"):
         bench.commit(files=tuple(taken_back(effect)))
     assert picture(bench.project) == new_picture
-    assert list(bench.journals.unfinished()) == []
+    assert list(bench.journals.list_unfinished()) == []
     assert bench.journals.sweep(3600) == 0
     assert bench.journals.sweep(0) == 1
 
 
 def test_a_decision_that_is_not_carried_out_is_not_released(bench: Bench) -> None:
-    changes = prepared(bench)
+    changes = prepare_changes(bench)
     with faults("raise@transaction.decided"), pytest.raises(InjectedFault):
         bench.commit(files=changes)
     bench.journals.release("c_1/1.0")
-    assert [journal.name for journal in bench.journals.unfinished()] == ["c_1/1.0"]
+    assert [journal.name for journal in bench.journals.list_unfinished()] == ["c_1/1.0"]
     assert bench.journals.sweep(0) == 0
     bench.commit(files=())
     assert picture(bench.project) == picture(bench.goal)
 
 
 def test_the_fingerprint_of_git_comes_with_changes_in_it(bench: Bench) -> None:
-    assert bench.commit(files=prepared(bench)).git == ""
+    assert bench.commit(files=prepare_changes(bench)).git == ""
     build(bench.goal, {b".git": Node("directory", 0o755, inside={b"HEAD": Node("file")})})
     assert bench.commit("c_1/1.1").git == "fingerprint"
 
@@ -256,16 +263,16 @@ def test_the_fingerprint_of_git_comes_with_changes_in_it(bench: Bench) -> None:
 
 
 def test_a_commit_keeps_the_times_of_the_view(bench: Bench) -> None:
-    bench.commit(files=prepared(bench))
+    bench.commit(files=prepare_changes(bench))
     assert {(bench.project / name).stat().st_mtime_ns for name in ("a", "n")} == {FromFolder.TIME}
 
 
 def test_touched_files_get_their_time_and_nothing_else(bench: Bench) -> None:
     class Touching(FromFolder):
-        def touched(self) -> Iterable[tuple[str, int]]:
+        def list_touched_files(self) -> Iterable[tuple[str, int]]:
             return [("d/x", 5_000_000_000), ("gone", 1), ("../outside", 1)]
 
-    changes = tuple(each for each in prepared(bench) if each.path == "a")
+    changes = tuple(each for each in prepare_changes(bench) if each.path == "a")
     (bench.folder / "outside").write_bytes(b"")
     bench.transactions.commit("c_1/1.0", str(bench.goal), lambda: Effect(changes), Touching)
     assert (bench.project / "d" / "x").stat().st_mtime_ns == 5_000_000_000
@@ -436,7 +443,7 @@ def test_disks(case: str, message: str) -> None:
 
 def test_what_a_power_cut_emptied_is_told_from_a_decision(bench: Bench) -> None:
     """Only files that no recovery needs are written without a sync: an ending, and the stub of a released journal."""
-    bench.commit(files=prepared(bench))
+    bench.commit(files=prepare_changes(bench))
     for file in (bench.home / "journals").glob("*.end"):
         file.write_bytes(b"")
     assert bench.commit(files=()).files  # looked at again, and found made

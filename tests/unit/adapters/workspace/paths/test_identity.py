@@ -91,7 +91,7 @@ def test_changes_that_were_begun_are_completed_in_their_own_folder_only(tmp_path
     journals.decide(Journal("c/u", str(project), "restore", bound=root_id))
     project.rename(tmp_path / "aside")
     project.mkdir()
-    [journal] = journals.unfinished()
+    [journal] = journals.list_unfinished()
     assert journal.bound == root_id
     with pytest.raises(RootChanged):
         ProjectSnapshots(Root(journal.root, journal.bound), tmp_path / "home")

@@ -394,7 +394,7 @@ class CommitWorld(WithContext, PlainTool):
         try:
             change = await self._project(invocation).commit(view)
             if change.success:
-                await in_thread(worlds.committed, world, change.files)
+                await in_thread(worlds.record_commit, world, change.files)
         finally:
             await in_thread(alone.__exit__, None, None, None)
         return self._outcome(world, change)

@@ -144,8 +144,7 @@ class CommandProject:
     async def compare(
         self, source: Source = "direct", known_digests: Mapping[str, str] | None = None, *, gated: bool = False
     ) -> ProjectChange:
-        """The changes since before the command, without those in `known_digests`. `gated`: undo never committed
-        ones."""
+        """The changes since before the command, without those in `known_digests`. `gated`: undo uncommitted ones."""
         if self._snapshots is None:
             return ProjectChange(source=source)
         await self.tidy()

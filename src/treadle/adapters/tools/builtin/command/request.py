@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from treadle.adapters.tools.builtin.command.output import exit_words
-from treadle.base.host_patterns import joined, without
+from treadle.base.host_patterns import join_choices, without
 from treadle.ports.commands import CommandExit
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Shell
@@ -71,7 +71,7 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
     def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
         """The hosts that it may reach. In mode review a rehearsal reaches only those granted to this call (W-09)."""
         granted, is_reviewed = without(self.network, self.barred), rehearsal and self.options.mode == "review"
-        return granted if is_reviewed else joined(without(self.options.network, self.barred), granted)
+        return granted if is_reviewed else join_choices(without(self.options.network, self.barred), granted)
 
     def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
         if plan.network:

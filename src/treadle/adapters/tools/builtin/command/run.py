@@ -225,7 +225,7 @@ class CommandRun:
         text = "\n".join((*notes, *([layer_note] if self.plan.read_only else []), text))
         job = JobStarted(self.plan.own, self._request.title, self.plan.place or await self._here(), os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
-        hosts = await self._reached()
+        hosts = await self._read_reached_hosts()
         files = folders_made(self.plan.made)
         outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts, hosts=hosts, files=files)
         return replace(outcome, effect="view" if self.plan.view else "direct")
@@ -281,7 +281,7 @@ class CommandRun:
         output_view = await in_thread(output.view, self.command, command_exit, self._context.redact)
         leftovers = await in_thread(lambda: self._setup.shell_end(self.command.shell(), self.plan))
         needs = in_one_line(await self._wants(output_view.text))
-        hosts = await self._reached()
+        hosts = await self._read_reached_hosts()
         kept_parts = output.read_redacted(self.command, self._context.redact)
         blob = "" if output_view.exact else await self._context.blobs.put_blob_parts(kept_parts)
         faultpoint("command.collected")
@@ -332,7 +332,7 @@ class CommandRun:
         log = f"{self.command.folder}/network"
         return () if self._has_succeeded else await in_thread(wanted_hosts, text, log, self.plan.network)
 
-    async def _reached(self) -> tuple[str, ...]:
+    async def _read_reached_hosts(self) -> tuple[str, ...]:
         if isinstance(self.plan.network, bool):  # no proxy, and so no log to read
             return reached_hosts("", self.plan.network)
         return await in_thread(reached_hosts, f"{self.command.folder}/network", self.plan.network)

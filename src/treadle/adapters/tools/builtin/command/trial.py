@@ -43,7 +43,7 @@ class CommandTrial(CommandRun):
         attempt = await self._current()
         if recorded is not None:
             await self._refuse_repetition(recorded, attempt)
-        if attempt.command is not None and await self._outdated(attempt):
+        if attempt.command is not None and await self._is_outdated(attempt):
             attempt = attempt.next
         self.plan = replace(self.plan, attempt=attempt.number)
         return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
@@ -56,7 +56,7 @@ class CommandTrial(CommandRun):
         new_folders = (await self._with_layers(self.plan)).made
         return Rehearsal("\n".join(f"A {inert(path)}/" for path in new_folders), folders_made(new_folders))
 
-    async def _outdated(self, attempt: CommandAttempt) -> bool:
+    async def _is_outdated(self, attempt: CommandAttempt) -> bool:
         assert attempt.command is not None
         command_exit = await attempt.command.wait(0)
         if self.plan.network or attempt.number == ATTEMPTS or command_exit is None or command_exit.ending not in DONE:
@@ -89,7 +89,7 @@ class CommandTrial(CommandRun):
         output_view = await in_thread(output.view, self.command, self.command_exit)
         effect, diff, lost_paths = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
         wants = await self._wants(output_view.text)
-        hosts = await self._reached()
+        hosts = await self._read_reached_hosts()
         return DryRun(
             self.command_exit, output_view.text, effect, diff, lost_paths, self._setup.notes, last, wants, hosts
         )

@@ -42,17 +42,17 @@ class Diagnostic(Value, frozen=True):
         return f"{place}: {self.severity}{code}: {message} [{self.source}]"
 
 
-def arranged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Each once, by file and place; of two tools that say the same about a place, both are heard."""
     return sorted(
         set(diagnostics), key=lambda each: (each.path, each.line, each.column, _ORDER[each.severity], each.message)
     )
 
 
-def bounded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+def limit_diagnostics(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     if len(diagnostics) <= MAX_SHOWN:
         return list(diagnostics)
-    return arranged(sorted(diagnostics, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN])
+    return sort_diagnostics(sorted(diagnostics, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN])
 
 
 def count(diagnostics: Sequence[Diagnostic]) -> str:

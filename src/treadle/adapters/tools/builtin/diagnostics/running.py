@@ -409,10 +409,10 @@ class Examination:
 
 
 def _outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
-    diagnostics = linters.arranged(each for answer in answers for each in answer.diagnostics)
+    diagnostics = linters.sort_diagnostics(each for answer in answers for each in answer.diagnostics)
     errors = [each for each in diagnostics if each.severity == "error"]
     reported = errors if strict else diagnostics
-    lines = [each.text for each in linters.bounded(reported)]
+    lines = [each.text for each in linters.limit_diagnostics(reported)]
     lines += [f"[{len(reported) - len(lines)} more]"] if len(reported) > len(lines) else []
     head = linters.count(reported) if lines else "No errors or warnings."
     failures = list(dict.fromkeys(f"{inert(reason)}." for answer in answers for reason in answer.failed))

@@ -55,7 +55,7 @@ async def test_if_the_tree_cannot_be_kept_the_command_does_not_run(bench: ViewBe
 
 async def test_what_was_done_by_the_time_of_a_stop_is_told(bench: ViewBench) -> None:  # L-07
     recorder = OutputRecorder()
-    call = replace(await bench.prepared("touch made; echo ready; sleep 1000"), emit=recorder)
+    call = replace(await bench.prepare_call("touch made; echo ready; sleep 1000"), emit=recorder)
     task = asyncio.create_task(bench.run(call))
     await recorder.wait_for("ready")
     task.cancel()

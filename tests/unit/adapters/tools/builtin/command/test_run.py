@@ -221,18 +221,18 @@ def test_limits_of_the_timeout() -> None:
 # -- recovery (D-02) --------------------------------------------------------------------------------------------------
 
 
-async def prepared(bench: Bench, command: str, **arguments: Any) -> Invocation:
+async def prepare_call(bench: Bench, command: str, **arguments: Any) -> Invocation:
     call = bench.call(command=command, **arguments)
     return msgspec.structs.replace(call, plan=await bench.tools["run_command"].prepare(call))
 
 
 async def test_what_was_not_started_may_be(bench: Bench) -> None:
-    call = await prepared(bench, "echo ran >> counter")
+    call = await prepare_call(bench, "echo ran >> counter")
     assert await bench.tools["run_command"].settle(call) == "run_again"
 
 
 async def test_what_runs_or_has_ended_is_collected_and_runs_once(bench: Bench) -> None:
-    call = await prepared(bench, "echo ran >> counter; until [ -e go ]; do sleep 0.02; done; echo out; exit 3")
+    call = await prepare_call(bench, "echo ran >> counter; until [ -e go ]; do sleep 0.02; done; echo out; exit 3")
     task = asyncio.create_task(bench.run(call))
     await until(lambda: (bench.project / "counter").exists())
     task.cancel()
@@ -248,7 +248,7 @@ async def test_what_runs_or_has_ended_is_collected_and_runs_once(bench: Bench) -
 
 
 async def test_what_was_lost_is_unknown(bench: Bench) -> None:
-    call = await prepared(bench, "kill -9 $PPID; sleep 1000")
+    call = await prepare_call(bench, "kill -9 $PPID; sleep 1000")
     await bench.run(call)
     assert await bench.tools["run_command"].settle(call) == "unknown"
 
@@ -270,7 +270,7 @@ async def test_earlier_commands_are_forgotten_when_the_next_begins(bench: Bench)
     first = bench.call(command="seq 5000")
     await bench.run(first)
     folder = Path(bench.commands._path(CHAT, first.call))
-    await until(lambda: not names.locked(str(folder)))
+    await until(lambda: not names.is_locked(str(folder)))
     await bench("true")
     assert os.listdir(folder) == [names.EXIT]
 
@@ -296,15 +296,15 @@ class Box:
         pass
 
 
-def boxed(folder: Path, box: Box, **context: Any) -> Bench:
+def make_boxed_bench(folder: Path, box: Box, **context: Any) -> Bench:
     guarded = Guarded((f"{folder}/project/.git/hooks",), (f"{folder}/home",))
     return Bench(folder, sandbox_of=lambda _level: box, guarded=lambda _root: guarded, **context)
 
 
 async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -> None:  # S-03
     box = Box()
-    bench = boxed(tmp_path, box)
-    outcome = await bench.run(await prepared(bench, "echo $CONFINED"))
+    bench = make_boxed_bench(tmp_path, box)
+    outcome = await bench.run(await prepare_call(bench, "echo $CONFINED"))
     assert outcome.text == "yes\n[exit 0]"
     assert outcome.sandbox == "bubblewrap, no network"
     ((confinement, cwd),) = box.asked
@@ -313,7 +313,7 @@ async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -
     assert confinement.protected == (f"{root}/.git/hooks",)
     assert confinement.hidden_paths == (str(tmp_path / "home"),)
     bench.options = ChatOptions(network=True)
-    assert (await bench.run(await prepared(bench, "true"))).sandbox == "bubblewrap, network"
+    assert (await bench.run(await prepare_call(bench, "true"))).sandbox == "bubblewrap, network"
     assert box.asked[-1][0].network == AllHosts()
 
 
@@ -325,9 +325,9 @@ async def test_named_hosts_need_bubblewrap(
     tmp_path: Path, level: Level, reached: str, is_refused: bool
 ) -> None:  # S-03
     box = Box(level)
-    bench = boxed(tmp_path, box)
+    bench = make_boxed_bench(tmp_path, box)
     bench.options = ChatOptions(network=("pypi",))
-    outcome = await bench.run(await prepared(bench, "echo [$PIP_PROXY]"))
+    outcome = await bench.run(await prepare_call(bench, "echo [$PIP_PROXY]"))
     assert outcome.sandbox == f"{level}, {reached}"
     assert ("only in the sandbox bubblewrap" in outcome.text) is is_refused
     assert ("[]" in outcome.text) is is_refused
@@ -356,14 +356,18 @@ async def test_the_strict_profile_refuses_before_it_runs(tmp_path: Path) -> None
         (Box(), ChatOptions(), False),
         (Box(), ChatOptions(strict_paths=True), True),
     ):
-        bench = boxed(tmp_path, box, outside=outside)
+        bench = make_boxed_bench(tmp_path, box, outside=outside)
         bench.options = options
         if refused:
             with pytest.raises(ToolError, match=r"Not run: \.\./x leads out"):
                 await bench.tools["run_command"].prepare(bench.call(command="cat ../x"))
         else:
             assert await bench.tools["run_command"].prepare(bench.call(command="cat ../x"))
-    assert await boxed(tmp_path, Box("none"), outside=outside).tools["run_command"].prepare(bench.call(command="ls"))
+    assert (
+        await make_boxed_bench(tmp_path, Box("none"), outside=outside)
+        .tools["run_command"]
+        .prepare(bench.call(command="ls"))
+    )
 
 
 # -- a gigabyte (fault 11) --------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ async def test_a_folder_that_git_cannot_rename_gets_a_hint_that_works(bench: Vie
 async def test_nothing_of_the_project_changes_before_the_command_has_ended(bench: ViewBench) -> None:
     recorder = OutputRecorder()
     task = asyncio.create_task(
-        bench.run(replace(await bench.prepared("touch new; echo there; sleep 0.3"), emit=recorder))
+        bench.run(replace(await bench.prepare_call("touch new; echo there; sleep 0.3"), emit=recorder))
     )
     await recorder.wait_for("there")
     assert os.listdir(bench.project) == []
@@ -107,7 +107,7 @@ async def test_times_are_kept_so_that_make_works(bench: ViewBench) -> None:
 async def test_a_conflict_commits_nothing_and_says_why(bench: ViewBench) -> None:  # W-08, fault 31
     (bench.project / "a").write_text("one\n")
     recorder = OutputRecorder()
-    call = replace(await bench.prepared("echo theirs >> a; touch b; echo ready; sleep 0.5"), emit=recorder)
+    call = replace(await bench.prepare_call("echo theirs >> a; touch b; echo ready; sleep 0.5"), emit=recorder)
     task = asyncio.create_task(bench.run(call))
     await recorder.wait_for("ready")
     (bench.project / "a").write_text("mine\n")
@@ -124,7 +124,7 @@ async def test_a_conflict_commits_nothing_and_says_why(bench: ViewBench) -> None
 
 async def test_what_cannot_be_kept_is_not_changed(bench: ViewBench) -> None:  # W-01, fault 13
     (bench.project / "a").write_text("one\n")
-    call = await bench.prepared("echo two >> a; rm -f nothing; echo said")
+    call = await bench.prepare_call("echo two >> a; rm -f nothing; echo said")
     (bench.home / "snapshots").mkdir(parents=True)
     (bench.home / "snapshots/objects").write_text("in the way")
     outcome = await bench.run(call)
@@ -139,7 +139,7 @@ async def test_what_cannot_be_kept_is_not_changed(bench: ViewBench) -> None:  # 
 
 async def test_an_interrupt_ends_the_command_and_discards_its_effect(bench: ViewBench) -> None:  # L-07
     recorder = OutputRecorder()
-    call = replace(await bench.prepared("touch a; echo ready; sleep 1000"), emit=recorder)
+    call = replace(await bench.prepare_call("touch a; echo ready; sleep 1000"), emit=recorder)
     task = asyncio.create_task(bench.run(call))
     await recorder.wait_for("ready")
     task.cancel()
@@ -153,7 +153,7 @@ async def test_an_interrupt_ends_the_command_and_discards_its_effect(bench: View
 
 
 async def test_what_was_committed_before_the_interrupt_is_the_outcome_of_the_stop(bench: ViewBench) -> None:
-    call = await bench.prepared("touch a")
+    call = await bench.prepare_call("touch a")
     await bench.run(call)
     outcome = await bench.tools["run_command"].stop(call)
     assert outcome is not None
@@ -179,7 +179,7 @@ async def test_ignored_files_and_git_are_counted(bench: ViewBench) -> None:
 async def _start_command(bench: ViewBench, command: str, **arguments: Any) -> tuple[Invocation, int]:
     """Start a command that no reader follows; return its call and the pid of its supervisor."""
     recorder = OutputRecorder()
-    call = replace(await bench.prepared(command, **arguments), emit=recorder)
+    call = replace(await bench.prepare_call(command, **arguments), emit=recorder)
     task = asyncio.create_task(bench.run(call))
     await recorder.wait_for("ready")
     task.cancel()
@@ -215,7 +215,7 @@ async def test_a_lost_command_without_network_is_begun_anew(bench: ViewBench) ->
 
 
 async def test_it_is_not_begun_anew_for_ever(bench: ViewBench) -> None:
-    call = await bench.prepared("kill -9 $PPID")
+    call = await bench.prepare_call("kill -9 $PPID")
     for number in (1, 2, 3):
         key = CallKey(call.call if number == 1 else f"{call.call}~{number}")
         assert await bench.tools["run_command"].settle(call) == "run_again"
@@ -268,14 +268,14 @@ async def test_after_a_power_cut_what_was_not_committed_has_not_happened(
 
 
 async def test_what_ran_in_another_home_is_unknown(bench: ViewBench) -> None:
-    call = await bench.prepared("touch a")
+    call = await bench.prepare_call("touch a")
     plan = dict(call.plan or {})
     plan["place"] = f"{plan['place']}x"
     assert await bench.tools["run_command"].settle(replace(call, plan=plan)) == "unknown"
 
 
 async def test_a_worker_that_slept_through_it_all_repeats_nothing(bench: ViewBench) -> None:  # fault 4
-    call = await bench.prepared("echo x >> counter")
+    call = await bench.prepare_call("echo x >> counter")
     await bench.run(call)
     await bench("true")  # lets go of what is known of the first
     with pytest.raises(StoreError, match="settled"):
@@ -284,7 +284,7 @@ async def test_a_worker_that_slept_through_it_all_repeats_nothing(bench: ViewBen
 
 
 async def test_views_go_with_their_commands(bench: ViewBench) -> None:
-    call = await bench.prepared("mkdir -p d/e; touch d/e/f; chmod 0 d/e d")
+    call = await bench.prepare_call("mkdir -p d/e; touch d/e/f; chmod 0 d/e d")
     await bench.run(call)
     view = Path(bench.commands.view(call.chat, call.call))
     assert (view / "upper").is_dir()
@@ -345,7 +345,7 @@ async def test_a_rehearsal_that_is_stopped_before_its_supervisor_begins_never_ru
     (tmp_path / "go").touch()
     (folder,) = [path for path in (tmp_path / "home/commands/c_1").iterdir() if (path / names.JOB).exists()]
     await until((folder / names.OWNER).exists)
-    await until(lambda: not names.locked(str(folder)))
+    await until(lambda: not names.is_locked(str(folder)))
     assert b'"stopped"' in (folder / names.EXIT).read_bytes()
     assert not list(folder.glob("output.*"))
 

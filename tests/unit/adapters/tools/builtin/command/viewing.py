@@ -39,9 +39,9 @@ class ViewBench(Bench):
         super().__init__(folder, os.environ, sandbox_of=lambda _demand: sandbox, snapshots_of=snapshots, **context)
         self.snapshots = snapshots(str(self.project))
 
-    async def prepared(self, command: str, **arguments: Any) -> Invocation:
+    async def prepare_call(self, command: str, **arguments: Any) -> Invocation:
         call = self.call(command=command, **arguments)
         return replace(call, plan=await self.tools["run_command"].prepare(call))
 
     async def __call__(self, command: str, **arguments: Any) -> Outcome:
-        return await self.run(await self.prepared(command, **arguments))
+        return await self.run(await self.prepare_call(command, **arguments))

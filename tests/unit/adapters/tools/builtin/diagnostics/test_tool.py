@@ -37,7 +37,7 @@ def need(name: str) -> None:
         pytest.skip(f"no {name} here that works")
 
 
-def confined(needs: str) -> bool:
+def is_confined(needs: str) -> bool:
     """Compilers are asked in a sandbox only."""
     if needs not in ("gcc", "g++"):
         return False
@@ -53,7 +53,7 @@ async def test_what_real_tools_say(
     need(needs)
     (project / name).write_bytes(text.encode() if isinstance(text, str) else text)
     canary = Canary(project)
-    outcome = await tool(sandbox=confined(needs)).run(call(path=name))
+    outcome = await tool(sandbox=is_confined(needs)).run(call(path=name))
     assert expected in outcome.text
     assert outcome.success  # that there are errors is an answer, not a failure
     assert canary.problems() == []  # nothing was written: no cache, no output
@@ -83,7 +83,7 @@ async def test_a_header_that_is_not_found_is_no_error(project: Path, call: Call)
     (project / "a.c").write_text('#include "elsewhere.h"\nint main(void) { return 0; }\n')
     assert (
         "a.c:1:10: warning: elsewhere.h: No such file"
-        in (await tool(sandbox=confined("gcc")).run(call(path="a.c"))).text
+        in (await tool(sandbox=is_confined("gcc")).run(call(path="a.c"))).text
     )
 
 
@@ -92,7 +92,7 @@ async def test_headers_beside_the_file_are_found(project: Path, call: Call) -> N
     (project / "src").mkdir()
     (project / "src/b.h").write_text("int b(void);\n")
     (project / "src/a.c").write_text('#include "b.h"\nint main(void) { return b(); }\n')
-    assert (await tool(sandbox=confined("gcc")).run(call(path="src/a.c"))).text.startswith("No errors")
+    assert (await tool(sandbox=is_confined("gcc")).run(call(path="src/a.c"))).text.startswith("No errors")
 
 
 async def test_an_include_shows_nothing_of_outside_without_a_sandbox(
