@@ -1,4 +1,11 @@
-"""The library without `async`: the same names, driven by one event loop in a thread of its own (docs/guide/library.md).
+"""The library without `async`: the same names, driven by one event loop in a thread of its own.
+
+    from treadle.sync import Agent
+
+    with Agent("chats.db") as agent:
+        chat = agent.chat(model="openai:gpt-4.1", root=".")
+        for event in chat.send("Why does the test fail?"):
+            print(event.type, event.data)
 
 Every method is that of the class of the same name in `treadle.library.agent`, `chat`, `files` and `jobs`, waited
 for. May be used from any number of threads, not from inside a running event loop."""

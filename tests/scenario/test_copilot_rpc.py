@@ -69,9 +69,13 @@ async def test_a_pipe_is_no_attachment(start: Start, cli: CommandLine) -> None:
     os.mkfifo(cli.project / "x.png")
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s", "workingDirectory": str(cli.project)})
-    for path, words in (("x.png", "no ordinary file"), ("a\0.png", "cannot be read"), ("missing.png", "cannot be read")):
+    for path, words in (
+        ("x.png", "no ordinary file"),
+        ("a\0.png", "cannot be read"),
+        ("missing.png", "cannot be read"),
+    ):
+        attachments = [{"type": "file", "path": path}]
         with pytest.raises(ErrorAnswer, match=words):
-            attachments = [{"type": "file", "path": path}]
             await program.call("session.send", {"sessionId": "s", "prompt": "Look.", "attachments": attachments})
 
 

@@ -1,14 +1,11 @@
 """Messages while the chat is busy, and changing one's mind (L-08, L-09)."""
 
-import asyncio
-
 import pytest
 
 from tests.scenario.kit import Gate, Recording, Stage, list_idle_reasons, of, play, types
 from treadle import Chat, tool
 from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Think
 from treadle.errors import Refused
-from treadle.library.command_stream import collect
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Entry, UserEntry
@@ -195,22 +192,3 @@ async def test_an_edit_while_it_waits_closes_what_is_open(stage: Stage) -> None:
     ]
     assert of(events, e.ExecutionComplete)[0].synthetic == "superseded"
     assert (await chat.state()).last_end == "done"
-
-
-async def test_a_queued_run_that_waits_does_not_carry_the_end_of_the_run_before(stage: Stage) -> None:
-    gate = Gate()
-
-    @tool(needs_approval=True)
-    def deploy() -> str:
-        return "deployed"
-
-    steps = [Call("wait"), Say("out of turns"), Call("deploy"), Say("two")]
-    chat = stage.agent(steps, tool(name="wait")(gate.pass_through), deploy).chat(max_turns=1, mode="ask")
-    await chat.send("first")
-    await gate.entered.wait()
-    answer = asyncio.create_task(collect(chat.send("second")))
-    while not (await chat.state()).queue:
-        await asyncio.sleep(0)
-    gate.open.set()
-    assert ((await answer).reason, (await answer).error) == ("action_required", "")
-    assert of(await chat.events(), e.RunEnd)[0].reason == "turn_cap"

@@ -2,9 +2,10 @@
 setuid, setgid or sticky bit, special files such as FIFOs, and files that git obeys. Pure; judges a change by its path
 and by the file states before and after.
 
-Git runs programs that its configuration and its hooks name, outside of every sandbox. So in the project's own
-repository only git's own data may change, and no other repository, bare ones too, is created or changed
-(docs/explanation/commands.md). The layout is judged on the tree as it would be afterwards."""
+Git runs the programs that its configuration and its hooks name, as the user and outside of every sandbox, in each
+folder that it takes for a repository. So in the project's own repository only git's own data may change, and no other
+repository is created or changed: neither a `.git` at any depth, under any name that some file system takes for that,
+nor a folder with the layout of a bare repository. The layout is judged on the tree as it would be afterwards."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -1,4 +1,9 @@
-"""The client without `async`: the same names, driven by one event loop in a thread of its own."""
+"""The client without `async`: the same names, driven by one event loop in a thread of its own.
+
+with Client(url, token) as client:
+    chat = client.chats.create("How many apples are there?")
+    print(client.run(chat).text)
+"""
 
 from collections.abc import Iterator
 from typing import Any, Unpack

@@ -1,5 +1,10 @@
 """The library: an Agent holds a store, models and tools; a Chat is a handle to one conversation in it. This is where
-everything is put together, and the only room that knows all adapters (docs/guide/library.md).
+everything is put together, and the only module that knows all adapters.
+
+    async with Agent() as agent:
+        chat = agent.chat(model="openai:gpt-4.1", root=".")
+        async for event in chat.send("Why does the test fail?"):
+            print(event.type, event.data)
 
 A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it."""
 

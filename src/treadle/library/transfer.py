@@ -1,8 +1,10 @@
 """Export, import and fork of chats: out of a store as JSON lines, into one, and as a copy that goes its own way from
 some point (D-07, D-08). Reads and writes logs; drives nothing.
 
-The format of an export is in docs/reference/command-line.md: a file is complete by itself, and a reader that needs only
-events can ignore the keys `events` and `blobs`.
+An export has one line per event, in the wire form of the specification: each has `seq` and `type`. The first has the
+number of events under `events`. Bytes that lie outside the log (whole outputs, images) travel with the first event that
+refers to them, under `blobs`: base64 by SHA-256. So a file is complete by itself, and a reader that needs only events
+can ignore both keys.
 
 An imported chat is untrusted text. This machine decides its rights, its model and its root (S-09): of its options only
 those of PORTABLE hold, all others are those of a new chat of this machine. It is at rest, so that nothing of it is

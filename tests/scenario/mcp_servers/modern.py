@@ -55,11 +55,11 @@ class Modern:
         async def learn(ctx: Context) -> str:
             """Learn something new."""
 
-            async def learned() -> str:
+            async def tell_sentence() -> str:
                 """Return the learned sentence."""
                 return "now I know"
 
-            server.add_tool(learned, name="learned")
+            server.add_tool(tell_sentence, name="learned")
             await ctx.notify_tools_changed()
             return "yes"
 

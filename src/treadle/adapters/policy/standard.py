@@ -2,7 +2,13 @@
 changes it would make. Its text decides only if it is stopped before it runs, or if its changes are unknown.
 
 The order: a rule denies · a critical command asks, even if rules allow it · a rule asks · the call is rehearsed, and
-its changes are judged by the chat's mode (the table of modes is in docs/guide/permissions.md).
+its changes are judged by the chat's mode:
+
+- `read-only`: a command runs, and none of its changes is committed; edits are denied.
+- `confirm`: asks, by the text, before every command that does more than read, and before every edit.
+- `review`: asks about every set of changes that is not empty.
+- `ask`: asks if the changes raise a concern (`changes`).
+- `auto-edit`, `autopilot`: ask only if the changes are sensitive, or a rule says so.
 
 If a command cannot be rehearsed, its text decides in every mode. In a non-interactive chat, an edit that would be asked
 about is denied, and the changes of a command are discarded."""

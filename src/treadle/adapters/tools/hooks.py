@@ -1,6 +1,8 @@
 """Hooks that are programs (E-03): the user's own from config.toml, and a project's from `.treadle/hooks.toml` once a
-person has trusted its content (S-09). One JSON object goes to the program's input; how it ends is its answer
-(docs/guide/hooks.md).
+person has trusted its content (S-09). One JSON object goes to the program's input; how it ends is its answer.
+
+before  exit 0: go on · exit 2: refuse, the reason on standard error · or print {"block": "reason"}
+after   exit 0, and perhaps {"append": "text"} or {"result": "text instead of the tool's own"}
 
 Anything else (another exit code, a time-out, output that is no such object) is a failure of the hook. A failure before
 a call refuses the call, because a broken hook must not let through a call that it should stop. A failure after a call

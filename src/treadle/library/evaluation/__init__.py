@@ -1,6 +1,9 @@
 """Measures models at tasks whose outcome a command can check. Each attempt is a durable chat in a world of the task's
 tree; a finished attempt is recorded and never repeated, so that an evaluation may be killed anywhere.
-See docs/guide/evaluation.md."""
+
+    tasks = read_suite(Path("evals"))
+    results = await evaluate(agent, tasks, Plan(("openai:gpt-4.1",), attempts=3), Path("results"))
+"""
 
 from treadle.library.evaluation.attempts import Attempt, Plan, evaluate
 from treadle.library.evaluation.report import compare, text_report
