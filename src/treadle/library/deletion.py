@@ -11,7 +11,8 @@ from treadle.library.subagents.tree import tree
 
 
 async def delete_chat(deps: Deps, jobs: JobRegistry, chat: ChatId, owner: str | None = None) -> None:
-    """Repeated, it changes nothing. NotFound: no such chat of this owner. Refused (`busy`), JobElsewhere: it works."""
+    """Repeated, it changes nothing. NotFound: no such chat of this owner. Refused (`busy`), JobElsewhere: it still
+    works."""
     family = await _family(deps, chat, owner)
     for member in family:
         await jobs.stop_all(member, "delete")

@@ -253,7 +253,8 @@ class Feeds:
                 await asyncio.gather(feed.watch, return_exceptions=True)
 
     async def batches(self, reader: Reader, silence_s: float, *, follow: bool = True) -> AsyncIterator[list[Envelope]]:
-        """Some envelopes at a time; none is a heartbeat. Ends with the server, the chat or, without `follow`, log."""
+        """Some envelopes at a time; none is a heartbeat. Ends with the server, the chat, or, without `follow`, the
+        log."""
         announced = 0
         while True:
             batch = reader.drain()

@@ -1,4 +1,5 @@
-"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run`, `settle`; adapters have them."""
+"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; adapters implement
+them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol

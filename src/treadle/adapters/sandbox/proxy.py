@@ -242,7 +242,8 @@ class Proxy:
             raise Unreachable(f"{host}:{port} cannot be reached: {error.strerror or 'no answer in time'}") from error
 
     async def _addresses(self, host: str, port: int) -> list[Endpoint]:
-        """Where to connect to. Refusal if one address of a name is not public: then no part of it is trusted."""
+        """Where to connect to. Refusal if one address of a name is not public: then no part of the answer is
+        trusted."""
         if host in self._fixed:
             return [self._fixed[host]]
         if is_address(host):

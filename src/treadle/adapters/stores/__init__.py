@@ -1,4 +1,5 @@
-"""The stores. `open_store` opens the one at an address, an SQLite file or `postgresql://…`, and imports it then."""
+"""The stores. `open_store` opens the one at an address, an SQLite file or `postgresql://…`, and imports it only
+then."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

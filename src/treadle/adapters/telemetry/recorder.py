@@ -198,7 +198,8 @@ def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = Fals
 
 
 def _exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
-    """The console, or the exporter of this name. The setting is the collector's address; by HTTP signals add paths."""
+    """The console, or the exporter of this name. The setting is the address of the collector; by HTTP a signal adds its
+    path."""
     if settings.exporter(signal, os.environ) == "console":
         return console(out=sys.stderr)
     kind = "trace" if signal == "TRACES" else "metric"

@@ -37,7 +37,8 @@ _ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalTool
 
 
 def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
-    """The observer that exports as `telemetry` says; one that does nothing if it has nothing to export, or cannot."""
+    """The observer that exports as `telemetry` says; one that does nothing if there is nothing to export, or cannot
+    be."""
     settings = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
     try:
         return Watcher(store, settings) if telemetry and settings.check(os.environ) else Observer()

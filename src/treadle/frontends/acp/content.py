@@ -1,4 +1,5 @@
-"""Content in the protocol's shape, made inert (S-12): tool calls, errors with a known code and our sentence."""
+"""Content in the protocol's shape, made inert (S-12): tool calls, errors with a code that editors know and our
+sentence."""
 
 import os
 from collections.abc import Callable, Coroutine, Mapping

@@ -168,7 +168,8 @@ class SessionHooks:
         return "\n\n".join(str(each["additionalContext"]) for each in outputs if each.get("additionalContext"))
 
     async def stopping(self, *, again: bool) -> str:
-        """The message that makes the model go on instead of ending; empty: it may end. `again`: a hook did before."""
+        """The message that makes the model go on instead of ending; empty: it may end. `again`: a hook made it go on
+        before."""
         outputs = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
         return next((str(each.get("reason") or "Go on.") for each in outputs if each.get("decision") == "block"), "")
 

@@ -1,4 +1,5 @@
-"""Request handling: query, body, the key of a repeated request, the handler, errors. The routes say the rest."""
+"""Request handling: query, body, the key of a repeated request, the handler, errors. The table of routes says the
+rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

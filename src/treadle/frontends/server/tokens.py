@@ -99,7 +99,8 @@ class Tokens:
             return False
 
     def ticket(self, token: Token) -> str:
-        """A stand-in for a token, good once and soon, for a browser's EventSource and WebSocket. It ends with it."""
+        """A stand-in for a token, good once and soon, for a browser's EventSource and WebSocket. It ends with its
+        token."""
         payload = f"{token.id}.{self._clock.now_ms() // 1000 + TICKET_S}.{secrets.token_hex(16)}"
         return f"{payload}.{_mac(token, payload)}"
 

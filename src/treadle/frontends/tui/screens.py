@@ -126,7 +126,8 @@ class Picker(ModalScreen[T | None]):
         return self._entries[at].value if at is not None and at < len(self._entries) else None
 
     def _start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "default") -> None:
-        """Do `work` in a worker; a later one of the same group ends it. Ended before it began it makes no coroutine."""
+        """Do `work` in a worker; a later one of the same group ends it. One that ends before it began makes no
+        coroutine."""
         self.run_worker(cast(Any, partial(work, *arguments)), exclusive=group != "default", group=group)
 
     def on_input_changed(self) -> None:

@@ -93,7 +93,8 @@ class Marks:
 
 
 def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
-    """Drop the worlds whose chats rest since before `line`, and rests of unfinished ones; how many. Used ones stay."""
+    """Drop the worlds whose chats rest since before `line`, and the rest of unfinished ones; how many. Used ones
+    stay."""
     if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
         return 0
     from treadle.library.worlds.home import WorldGround
@@ -336,7 +337,8 @@ class _Keeper:
         limits.write_stamp(self._home, limits.Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """The last change of its chat or of itself; infinite while it may be compared: at work, or not a day old."""
+        """The last change of its chat or of itself; infinite while it may be compared: at work, or less than a day
+        old."""
         chat, made_s = _chat(capture), capture.made_ms / 1000
         if chat in self._open or capture.name in self._running or made_s > self._now - limits.DAY_S:
             return limits.EVER

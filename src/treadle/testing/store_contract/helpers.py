@@ -1,4 +1,5 @@
-"""How the tests of the contract get their store, and small words for it: chats with one record, appends, claims."""
+"""How the tests of the contract get their store, and small words for talking to it: chats with one record, appends,
+claims."""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path

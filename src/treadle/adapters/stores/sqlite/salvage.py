@@ -61,7 +61,8 @@ def salvaged_path(path: Path) -> Path:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Make a database of all that is readable in the one at `path`, replacing earlier ones. OSError, sqlite3.Error."""
+    """Make a database of all that can be read of the one at `path`, in place of an earlier result. OSError or
+    sqlite3.Error."""
     target = salvaged_path(path)
     new = target.with_name(target.name + ".new")
     _remove(new)
@@ -92,7 +93,8 @@ def _remove(path: Path) -> None:
 
 
 class _Gathering:
-    """Rows on their way into a new database. Of a chat's row an older copy may be left: the longer log counts."""
+    """Rows on their way into a new database. Of a chat's row an older copy may be left: the one with the longer log
+    counts."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -229,7 +229,8 @@ _beginning_decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """The states of files before a world of layers first changed them: a JSON line each, a path's first counts."""
+    """The states of files before a world of layers first changed them: a line of JSON each, the first of a path
+    counts."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_BEGINNINGS}"
