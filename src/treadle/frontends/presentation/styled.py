@@ -36,7 +36,7 @@ MODE_WORDS: Mapping[Mode, tuple[str, str]] = {  # a name and a sentence for each
     "read-only": ("Read only", "Reads and searches; changes and runs nothing."),
     "confirm": ("Confirm", "Asks before anything is changed or run."),
     "review": ("Review", "Shows what a command would change before it is committed."),
-    "ask": ("Ask", "Asks for commands and for changes of sensitive files."),
+    "ask": ("Ask", "Plain changes pass; asks for risky ones and for sensitive files."),
     "auto-edit": ("Auto-edit", "Edits files without asking; asks before risky actions."),
     "autopilot": ("Autopilot", "Works until the task is done; asks only before critical actions."),
 }
