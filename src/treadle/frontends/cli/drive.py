@@ -166,6 +166,12 @@ async def _complete(chat: Chat, following: CommandStream, last_seq: int) -> Asyn
         following = chat.resume()
 
 
+def ending_signals() -> list[signal.Signals]:
+    """The signals that end a program from outside. A hangup that is ignored stays ignored: `nohup` asks for that."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
+
+
 class Signals:
     """For the length of a block: SIGINT interrupts the chat's run, or with `detaches` ends the block; so do SIGTERM and
     SIGHUP. `ended_by` is the signal that ended it. A second SIGINT ends the process."""
@@ -176,18 +182,19 @@ class Signals:
         self._work = asyncio.current_task()
         self._stopping: asyncio.Task[None] | None = None
         self._cancels = 0  # of `_work`, by signals
+        self._ending_signals = ending_signals()
         self.ended_by = 0
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in self._ending_signals:
             loop.add_signal_handler(number, self._leave, number)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, *self._ending_signals):
             loop.remove_signal_handler(number)
         if self._stopping is not None:
             self._stopping.cancel()

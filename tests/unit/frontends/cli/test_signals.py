@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from typing import cast
 
@@ -61,3 +62,16 @@ async def test_a_signal_that_ended_the_block_leaves_no_cancellation_behind(error
         return task.cancelling()
 
     assert await asyncio.create_task(work()) == 0
+
+
+async def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    """`nohup treadle run` goes on when its terminal closes."""
+    old_handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals(cast(Chat, SlowToInterrupt())) as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.sleep(0)
+            assert signals.ended_by == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, old_handler)

@@ -16,7 +16,7 @@ from treadle.errors import ConfigError, TreadleError
 from treadle.frontends.cli.group import in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    asyncio, collecting, demo_project, model_registry, msgspec, retention, session, webbrowser, wire,
+    asyncio, collecting, demo_project, drive, model_registry, msgspec, retention, session, webbrowser, wire,
 )  # fmt: skip
 from treadle.frontends.cli import options as o
 from treadle.frontends.cli.terminal import Terminal, write_list
@@ -227,7 +227,7 @@ async def worker(**flags: Any) -> None:
     ) as agent:
         pool = WorkerPool(agent.worker)
         to_drain, to_leave = asyncio.Event(), asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGINT, *drive.ending_signals()):
             asyncio.get_running_loop().add_signal_handler(
                 number, lambda: (to_leave if to_drain.is_set() else to_drain).set()
             )
