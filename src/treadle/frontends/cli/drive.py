@@ -182,7 +182,7 @@ class Signals:
         self._work = asyncio.current_task()
         self._stopping: asyncio.Task[None] | None = None
         self._cancels = 0  # of `_work`, by signals
-        self._ending_signals = ending_signals()
+        self._ending_signals, self._old_interrupt = ending_signals(), signal.getsignal(signal.SIGINT)
         self.ended_by = 0
 
     def __enter__(self) -> Self:
@@ -196,6 +196,7 @@ class Signals:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, *self._ending_signals):
             loop.remove_signal_handler(number)
+        signal.signal(signal.SIGINT, self._old_interrupt)
         if self._stopping is not None:
             self._stopping.cancel()
         work, self._work = self._work, None  # a late refusal of the interrupt must not cancel what follows the block

@@ -64,6 +64,16 @@ async def test_a_signal_that_ended_the_block_leaves_no_cancellation_behind(error
     assert await asyncio.create_task(work()) == 0
 
 
+async def test_an_interrupt_that_was_ignored_is_ignored_behind_the_block() -> None:
+    old_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Signals(cast(Chat, SlowToInterrupt())):
+            assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, old_handler)
+
+
 async def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     """`nohup treadle run` goes on when its terminal closes."""
     old_handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
