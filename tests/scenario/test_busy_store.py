@@ -3,6 +3,7 @@ possible (D-02, fault 14), and `treadle fsck --repair` disturbs no worker (D-06)
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -91,12 +92,12 @@ async def test_fsck_repairs_chat_by_chat(tmp_path: Path) -> None:
         sound, damaged = await agent.chat(), await agent.chat()
         await sound.ask("hello")
         await damaged.ask("hello")
-        with sqlite3.connect(path, isolation_level=None) as connection:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection, connection:
             connection.execute("BEGIN IMMEDIATE")
             async with asyncio.timeout(60):
                 assert await store.check(repair=True) == []
             connection.execute("ROLLBACK")
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             last = connection.execute("SELECT max(place) FROM events").fetchone()[0]
             connection.execute("UPDATE events SET body = x'00' WHERE place = ?", (last,))
         problems = await store.check(repair=True)

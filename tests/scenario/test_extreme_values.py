@@ -6,7 +6,7 @@ import itertools
 import math
 import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
@@ -229,7 +229,7 @@ async def damaged_chat(path: Path, seq: int = 1, **options: Any) -> str:
             await chat.command(c.ChangeOptions({"mode": "confirm"}))
             seq = (await chat.state()).head
     await store.close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         places = [row[0] for row in database.execute("SELECT place FROM events ORDER BY place")]
         database.execute("UPDATE events SET body = ? WHERE place = ?", (b'{"options": 5}', places[seq - 1]))
         database.execute("DELETE FROM snapshots")
@@ -262,7 +262,7 @@ async def test_a_pending_chat_without_its_first_record_is_not_driven(tmp_path: P
         chat = await new_agent.chat()
         await new_agent.deps.log.execute(chat.id, c.Send("go"))
     await store.close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE events SET body = ? WHERE place = (SELECT min(place) FROM events)", (b"null",))
     store = SqliteStore(path)
     async with agent(store) as new_agent:
@@ -296,7 +296,7 @@ async def test_a_record_of_unknown_type_that_is_missing_leaves_the_chat_read_onl
         await chat.command(c.ChangeOptions({"mode": "read-only"}))
         await chat.command(c.Rename("x"))
     await store.close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("DELETE FROM events WHERE place = (SELECT min(place) + 1 FROM events)")
     store = SqliteStore(path)
     async with agent(store) as new_agent:

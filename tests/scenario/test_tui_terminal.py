@@ -408,9 +408,9 @@ def test_the_screen_is_what_a_full_repaint_would_show(terminal: Terminal, cli: C
     terminal.wait("40 lines of text", absent_text="done · 2 turns")
     terminal.keys("NPage")
     terminal.wait("done · 2 turns", "M a.py +1 -1")
-    old_screen = terminal.settled_screen()
+    old_cells = terminal.settled_cells()
     terminal.keys("C-l")
-    terminal.until(lambda _: terminal.screen(escapes=True) == old_screen, "the same screen")
+    terminal.until(lambda _: terminal.cells() == old_cells, "the same screen")
 
 
 def test_what_is_selected_with_the_mouse_is_copied(terminal: Terminal, cli: CommandLine) -> None:  # U-10

@@ -1,6 +1,7 @@
 """A real terminal for tests: a tmux server of its own, keys in, the screen out."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -96,8 +97,35 @@ class Terminal:
                 raise AssertionError(f"never seen: {description}\n{screen_text}")
             time.sleep(0.1)
 
-    def settled_screen(self) -> str:
-        """The screen with its colours, when its text has not changed for a second."""
+    def cells(self) -> list[tuple[str, ...]]:
+        """Each cell of the screen with its colours; of a blank cell only the colour that shows."""
+        cells: list[tuple[str, ...]] = []
+        letters = background = ""
+        marks: frozenset[str] = frozenset()
+        for codes, character in re.findall(r"\x1b\[([\d;]*)m|([^\x1b])", self.screen(escapes=True)):
+            if character:
+                shown_letters = letters if not character.isspace() or "7" in marks else ""
+                cells.append(
+                    (
+                        character,
+                        shown_letters,
+                        background,
+                        *sorted(marks - {"1", "3"} if character.isspace() else marks),
+                    )
+                )
+            for code in re.findall(r"[34]8;5;\d+|[34]8;2;\d+;\d+;\d+|\d+", codes or "0") if not character else ():
+                if code == "0":
+                    letters, background, marks = "", "", frozenset()
+                elif code.startswith(("3", "9")) and len(code) > 1:
+                    letters = "" if code == "39" else code
+                elif code.startswith(("4", "10")) and len(code) > 1:
+                    background = "" if code == "49" else code
+                else:
+                    marks |= {code}
+        return cells
+
+    def settled_cells(self) -> list[tuple[str, ...]]:
+        """The cells of the screen, when its text has not changed for a second."""
         texts: list[str] = []
 
         def is_settled(screen_text: str) -> bool:
@@ -105,7 +133,7 @@ class Terminal:
             return len(texts) > 10 and len(set(texts[-10:])) == 1
 
         self.until(is_settled, "a screen that does not change")
-        return self.screen(escapes=True)
+        return self.cells()
 
     def pid(self) -> int:
         """The process of treadle."""

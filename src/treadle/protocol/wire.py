@@ -19,6 +19,7 @@ from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
 _encoder = msgspec.json.Encoder()
 _KINDS = RECORDED | LIVE
 MAX_LEVELS = 200  # A value may have so many levels: every reader of a chat visits them by recursion.
+_READ_LEVELS = 800  # Records of earlier versions may have so many; newer Pythons could decode, but not visit, more.
 MAX_TIME_MS = 253_402_214_400_000  # The last day of the year 9999, which `datetime` can hold in any time zone.
 EventT = TypeVar("EventT", bound=Event)
 
@@ -85,15 +86,19 @@ def encode_value(value: object) -> bytes:
 def _encode_finite(value: object) -> bytes:
     body = _encoder.encode(value)
     # The encoder writes infinite numbers as null.
-    if (b"null" in body or body.count(b"{") + body.count(b"[") > MAX_LEVELS) and (reason := _unstorable(value)):
+    if (b"null" in body or _may_have_levels(body, MAX_LEVELS)) and (reason := _unstorable(value, MAX_LEVELS)):
         raise InvalidInput(reason)
     return body
 
 
-def _unstorable(value: object) -> str:
+def _may_have_levels(body: bytes, levels: int) -> bool:
+    return body.count(b"{") + body.count(b"[") > levels
+
+
+def _unstorable(value: object, levels: int) -> str:
     """Why a value could not be read back or shown: an infinite number or NaN, or too many levels; empty if it can."""
     layer: list[tuple[str, object]] = [("", value)]
-    for _ in range(MAX_LEVELS):
+    for _ in range(levels):
         below: list[tuple[str, object]] = []
         for place, item in layer:
             parts: Iterable[tuple[object, object]] = ()
@@ -109,7 +114,7 @@ def _unstorable(value: object) -> str:
         if not below:
             return ""
         layer = below
-    return f"This is nested more than {MAX_LEVELS} levels deep; send something flatter."
+    return f"This is nested more than {levels} levels deep; send something flatter."
 
 
 def encodable(event: EventT) -> EventT:
@@ -139,10 +144,14 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
     decoder = _decoder(kind)
     try:
         if version == decoder.type.VERSION:
-            return decoder.decode(body)
-        return msgspec.convert(upcast(kind, version, msgspec.json.decode(body)), decoder.type)
+            event = decoder.decode(body)
+        else:
+            event = msgspec.convert(upcast(kind, version, msgspec.json.decode(body)), decoder.type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"{kind} cannot be read: {error}") from error
+    if _may_have_levels(bytes(body), _READ_LEVELS) and (reason := _unstorable(event, _READ_LEVELS)):
+        raise Damaged(f"{kind} cannot be read: {reason}")
+    return event
 
 
 @cache
