@@ -150,6 +150,7 @@ text = "Counted: see `count.py:2`."
 def test_the_whole_output_and_what_to_do_with_an_answer(browser: Browser, site: Site) -> None:  # U-03
     (site.cli.project / "count.py").write_text("a = 1\nb = 2\n")
     chat = site.create("Count.", OUTPUT, auto_approve_commands=True)
+    site.idle(chat)  # the page unfolds a call that it sees running
     with window(browser, site, permissions=["clipboard-read", "clipboard-write"]) as browser_window:
         page = browser_window.show(chat)
         page.click("chat-answer .place")
