@@ -222,7 +222,6 @@ def _short(state: FileState | None) -> str:
 
 
 def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:
-    """Check that the stored summary equals the summary that the log gives."""
     expected = summary(folded)
     pairs = ((name, getattr(stored, name), getattr(expected, name)) for name in ChatSummary.__struct_fields__)
     return [f"the stored summary says {name} = {a!r}, the log says {b!r}" for name, a, b in pairs if a != b]

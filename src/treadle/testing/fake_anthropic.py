@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, encode, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -128,7 +128,6 @@ def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str
 
 
 __all__ = ["FakeAnthropic", "Messages", "Reply", "Script"]
-_encode = msgspec.json.Encoder().encode
 _STOP = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _ERRORS = {
     400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
@@ -196,7 +195,7 @@ class FakeAnthropic(FakeModelServer):
 
 
 def event(kind: str, **data: Any) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode({"type": kind, **data}))
 
 
 def _split_block(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:

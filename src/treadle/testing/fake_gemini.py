@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, encode, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
@@ -141,7 +141,6 @@ def _unsigned_calls(contents: list[dict[str, Any]], signatures: Collection[str],
 
 
 __all__ = ["FakeGemini", "GenerateContent", "Reply", "Script"]
-_encode = msgspec.json.Encoder().encode
 _FINISH = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
 _STATUS = {
     400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
@@ -169,14 +168,14 @@ class GenerateContent(Dialect):
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._signatures |= {reply.signature} - {""}
         if self._method == "generateContent":
-            return "application/json", [_encode(self.build_answer(reply, request, position))]
+            return "application/json", [encode(self.build_answer(reply, request, position))]
         if self._events:
             return self.content_type, self.stream(reply, request, position)
         chunks = stream_chunks(reply, position, self._modern)
-        return "application/json", [b"[", b",\r\n".join(map(_encode, chunks)), b"]"]
+        return "application/json", [b"[", b",\r\n".join(map(encode, chunks)), b"]"]
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        return (b"data: %b\r\n\r\n" % _encode(chunk) for chunk in stream_chunks(reply, position, self._modern))
+        return (b"data: %b\r\n\r\n" % encode(chunk) for chunk in stream_chunks(reply, position, self._modern))
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         chunks = list(stream_chunks(reply, position, self._modern))

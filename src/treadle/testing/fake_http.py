@@ -13,7 +13,7 @@ import msgspec
 from treadle.errors import ScriptError
 
 Headers = dict[str, str]
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 END = b"0\r\n\r\n"
 
 
@@ -41,7 +41,7 @@ def frame(data: bytes) -> bytes:
 
 
 def json_answer(status: int, body: object) -> FakeResponse:
-    return FakeResponse((head(status, "application/json") + frame(_encode(body)) + END,))
+    return FakeResponse((head(status, "application/json") + frame(encode(body)) + END,))
 
 
 Route = Callable[[str, str, Headers, bytes], FakeResponse]  # method, path, headers (lower case), body → answer
@@ -110,19 +110,16 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(response.writes[position])
         position += 1
         if position == len(response.writes):
-            self._finish(response)
+            self._busy = False
+            if response.close_connection:
+                self._transport.close()
+            elif self._buffer:
+                self._next_request()
         elif response.every_s:
             due += response.every_s
             self._timer = self._loop.call_at(due, self._write, response, position, due)
         else:
             self._timer = self._loop.call_soon(self._write, response, position, due)
-
-    def _finish(self, response: FakeResponse) -> None:
-        self._busy = False
-        if response.close_connection:
-            self._transport.close()
-        elif self._buffer:
-            self._next_request()
 
 
 async def listen(route: Route, connections: set[HttpConnection]) -> tuple[asyncio.Server, int]:

@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, encode, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
 ABLE = ("completion", "tools", "thinking")
-_encode = msgspec.json.Encoder().encode
 _TIME = "2026-01-01T00:00:00.000000Z"
 
 
@@ -62,7 +61,9 @@ class OllamaApi(Dialect):
             case "POST", "/api/show":
                 return self._show(msgspec.json.decode(body).get("model", ""))
             case "GET", "/api/tags":
-                return json_answer(200, {"models": [_describe_tag(name) for name in self._models or ("fake:latest",)]})
+                facts = {"modified_at": _TIME, "size": 1, "digest": "0" * 64, "details": {}}
+                names = self._models or ("fake:latest",)
+                return json_answer(200, {"models": [{"name": name, "model": name, **facts} for name in names]})
             case "GET", "/api/version":
                 return json_answer(200, {"version": "0.13.0"})
         return self.refuse("404 page not found", 404)
@@ -186,14 +187,14 @@ class _Request(msgspec.Struct):
 
 def _line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
     head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": {"role": "assistant", **message}}
-    return _encode({**head, **(end or {"done": False})}) + b"\n"
+    return encode({**head, **(end or {"done": False})}) + b"\n"
 
 
 def _calls(reply: Reply) -> list[dict[str, Any]]:
     """Without ids, unless the script has some: only newer servers make them up."""
     calls = []
     for index, (name, arguments) in enumerate(reply.calls):
-        raw = arguments.encode() if isinstance(arguments, str) else _encode(arguments)
+        raw = arguments.encode() if isinstance(arguments, str) else encode(arguments)
         call: dict[str, Any] = {"function": {"index": index, "name": name, "arguments": msgspec.Raw(raw)}}
         calls.append({"id": reply.ids[index], **call} if index < len(reply.ids) else call)
     return calls
@@ -203,7 +204,3 @@ def _build_ending(reply: Reply) -> dict[str, Any]:
     counts = {"prompt_eval_count": reply.usage[0], "eval_count": reply.usage[1]} if reply.usage else {}
     times = {"total_duration": 5_000_000, "load_duration": 1_000_000}
     return {"done": True, "done_reason": reply.finish or "stop", **times, **counts}
-
-
-def _describe_tag(name: str) -> dict[str, Any]:
-    return {"name": name, "model": name, "modified_at": _TIME, "size": 1, "digest": "0" * 64, "details": {}}

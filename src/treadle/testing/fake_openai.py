@@ -20,15 +20,14 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import END, FakeResponse, Headers, Route, frame, head, json_answer, listen
+from treadle.testing.fake_http import END, FakeResponse, Headers, Route, encode, frame, head, json_answer, listen
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, Scripted, answer, split_text
 
-_encode = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"
 
 
 def sse(data: object) -> bytes:
-    return b"data: %b\n\n" % _encode(data)
+    return b"data: %b\n\n" % encode(data)
 
 
 class ChatCompletions(Dialect):
@@ -118,10 +117,6 @@ class _BenchTool(msgspec.Struct):
     function: _BenchFunction
 
 
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool = False
-
-
 class _BenchRequest(msgspec.Struct):
     """Only what an answer depends on; the rest of a long request is skipped, not built."""
 
@@ -129,7 +124,7 @@ class _BenchRequest(msgspec.Struct):
     messages: list[_BenchMessage]
     stream: bool = False
     tools: list[_BenchTool] = []
-    stream_options: _StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
 
 
 _decode = msgspec.json.Decoder(_BenchRequest).decode
@@ -147,7 +142,7 @@ def bench_answer(body: bytes) -> FakeResponse:
     names = [tool.function.name for tool in request.tools]
     preferred = next((name for name in _PREFERRED if name in names), names[0] if names else "")
     tool = preferred if answer_count < parts.get("rounds", 0) else ""
-    usage = bool(request.stream_options and request.stream_options.include_usage)
+    usage = bool((request.stream_options or {}).get("include_usage"))
     number, chunks = answer_count if tool else 0, parts.get("chunks", 4)
     writes = _build_writes(request.model, request.stream, usage, tool, number, chunks)
     every_s = parts.get("every", 0) / 1000

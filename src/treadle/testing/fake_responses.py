@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers
+from treadle.testing.fake_http import FakeResponse, Headers, encode
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 
@@ -74,7 +74,6 @@ def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
 
 
 __all__ = ["FakeResponses", "Reply", "Responses", "Script"]
-_encode = msgspec.json.Encoder().encode
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -100,7 +99,7 @@ class Responses(Dialect):
 
         def event(kind: str, **data: Any) -> bytes:
             payload = {"type": kind, "sequence_number": next(numbers), **data}
-            return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(payload))
+            return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(payload))
 
         response = self.build_answer(reply, request, position)
         initial = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}

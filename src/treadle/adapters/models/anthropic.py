@@ -434,12 +434,12 @@ class AnthropicMessages(HttpModel):
 
 
 def connect(name: str, context: ProviderContext) -> AnthropicMessages:
-    key, url = context.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", BASE_URL)
+    key, url = context.access(f"anthropic:{name}", BASE_URL)
     info = context.catalogue.look_up("anthropic", name)
     return AnthropicMessages(info, base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    key, url = context.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", BASE_URL)
+    key, url = context.access("anthropic", BASE_URL)
     access = Access(AnthropicMessages._base(url), key, AnthropicMessages.headers, "x-api-key")
     return await list_from(context, "anthropic", access, "/v1/models?limit=1000")

@@ -167,7 +167,15 @@ class CommandLineModel(ModelBase):
         if completed.code < 0:
             description = f"was killed by signal {-completed.code}"
         message = f"{self._info.ref} {description}{f': {error_text}' if error_text else ''}{hint}"
-        return ModelError(_kind(completed, error_text), message)
+        # An unknown message is assumed to be of a lasting failure.
+        kind = classify(200, error_text)
+        if _TOO_LONG.search(error_text):
+            kind = "context_limit"
+        elif _TOO_OFTEN.search(error_text):
+            kind = "rate_limit"
+        elif kind == "overloaded" and completed.code >= 0 and not _PASSING.search(error_text):
+            kind = "bad_request"
+        return ModelError(kind, message)
 
 
 class _OutputReader:
@@ -192,17 +200,6 @@ class _OutputReader:
         self._held = text[len(stripped) :]
         self.begun = self.begun or bool(stripped)
         return stripped
-
-
-def _kind(completed: Completed, error_text: str) -> ModelErrorKind:
-    """Classify a failure by its message. A failure with an unknown message is assumed to be permanent."""
-    if _TOO_LONG.search(error_text):
-        return "context_limit"
-    if _TOO_OFTEN.search(error_text):
-        return "rate_limit"
-    kind = classify(200, error_text)
-    passing = completed.code < 0 or _PASSING.search(error_text)
-    return "bad_request" if kind == "overloaded" and not passing else kind
 
 
 def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.http import Access, host_of
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
+from treadle.protocol.options import MAX_USD
 
 LEARN_S = 5.0  # how long a first call waits for what its server knows of the model
 _NO_CHAT = re.compile(  # models that do something else than to answer
@@ -117,6 +118,9 @@ def facts_of(item: dict[str, Any]) -> ModelFacts:
     if not fresh or not output:
         keys, unit = ("prompt", "input_cache_read", "completion"), 1e6
         fresh, cached, output = (_get(item, float, "pricing", key) for key in keys)
+    # A price below zero stands for one that differs from call to call.
+    usd = [round((price or 0.0) * unit, 6) for price in (fresh, cached, output)]
+    fresh, cached, output = (price if 0 <= price <= MAX_USD else 0.0 for price in usd)
     accepted = _get(item, list, "supported_parameters")
     modalities, capabilities = _get(item, list, "architecture", "input_modalities"), item.get("capabilities")
     tools, vision = (None if accepted is None else "tools" in accepted), None
@@ -128,9 +132,9 @@ def facts_of(item: dict[str, Any]) -> ModelFacts:
     return ModelFacts(
         next((count for count in windows if count and count > 0), 0),
         next((count for count in limits if count and count > 0), 0),
-        round((fresh or 0.0) * unit, 6),
-        round((cached or 0.0) * unit, 6),
-        round((output or 0.0) * unit, 6),
+        fresh,
+        cached,
+        output,
         tools=tools,
         vision=vision,
         reasoning=None if accepted is None else "reasoning" in accepted,

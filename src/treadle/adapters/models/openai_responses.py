@@ -308,18 +308,14 @@ class ResponsesReader(EventReader):
                 head |= {"phase": item.phase} if item.phase else {}
                 self._put_block(thinking, encode_json(head), start, self._calls)
         elif item.type == "reasoning":
-            self._reason(item, bytes(raw))
-
-    def _reason(self, item: Item, raw: bytes) -> None:
-        text = text_of(item.summary, "\n\n") or text_of(item.content) or "".join(self._thought)
-        self._thought, self._thought_part = [], None
-        if not text and not item.encrypted_content:
-            return
-        self._blocks += 1
-        # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
-        returns = item.encrypted_content or text_of(item.content)
-        opaque = seal(SignedBlock(raw, self.text_length, self._calls)) if returns else ""
-        self.put(ThinkingBlock(Thinking(text, opaque)))
+            text = text_of(item.summary, "\n\n") or text_of(item.content) or "".join(self._thought)
+            self._thought, self._thought_part = [], None
+            if text or item.encrypted_content:
+                self._blocks += 1
+                # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
+                returns = item.encrypted_content or text_of(item.content)
+                opaque = seal(SignedBlock(bytes(raw), self.text_length, self._calls)) if returns else ""
+                self.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, response: ResponseDocument, kind: str = "") -> None:
         self._identify(response.id, response.model)
@@ -418,13 +414,13 @@ class OpenAIResponses(HttpModel):
 
 
 def connect(name: str, context: ProviderContext) -> OpenAIResponses:
-    key, url = context.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL", BASE_URL)
+    key, url = context.access(f"openai-responses:{name}", BASE_URL)
     info = context.catalogue.look_up("openai-responses", name)
     return OpenAIResponses(info, base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
     """List the models that the server offers; both of its protocols share one list."""
-    key, url = context.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL", BASE_URL)
+    key, url = context.access(provider, BASE_URL)
     base_url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
     return await list_from(context, provider, Access(base_url, key), "/models")

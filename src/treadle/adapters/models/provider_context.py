@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.adapters.models.catalog.lookup import Catalogue, ServerFacts
 from treadle.adapters.models.keys import Secret, find_key, stored_access
+from treadle.adapters.models.providers import VARIABLES
 from treadle.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ class ProviderContext:
         """A key from the environment, or a `stored` one."""
         return find_key(self.env, variable, keyring=stored, home=self.home)
 
-    def access(self, ref: str, key_variable: str, url_variable: str, base_url: str = "") -> tuple[Secret, str]:
+    def access(self, ref: str, base_url: str = "") -> tuple[Secret, str]:
         """A key and an address, of which one must be set. A stored key must not go to another host."""
+        keys, (url_variable, *_) = VARIABLES[ref.partition(":")[0]]
+        key_variable = next((variable for variable in keys if self.env.get(variable)), keys[0])
         url = self.address(url_variable)
         key = self.find_key(key_variable, stored=not url)
         if not key and not url:

@@ -2,7 +2,6 @@
 `list_models(context)` if its server can be asked; it is imported when its first model is asked for. Also tells which
 models can be used with the keys at hand, and what is missing for the rest, without any network (M-12)."""
 
-import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -94,6 +93,9 @@ class ModelRegistry:
     def has_key(self, variable: str) -> bool:
         return bool(self._context.find_key(variable))
 
+    def has_variable(self, name: str) -> bool:
+        return bool(self._context.env.get(name, "").strip())
+
     def list_used_models(self, provider: str) -> list[ModelInfo]:
         """The models of a provider that were used lately and of which its server told something."""
         if provider not in SERVERS:
@@ -164,7 +166,7 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
         registry.get(ref)
     except ConfigError as error:
         return str(error).removeprefix(f"{ref} ").removeprefix(f"{provider} ")
-    unlikely = provider == "vertex" and not any(os.environ.get(sign, "").strip() for sign in _GOOGLE)
+    unlikely = provider == "vertex" and not any(map(registry.has_variable, _GOOGLE))
     return "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT" if unlikely else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -187,7 +188,7 @@ def _turn(turn: _Turn, model: _Model) -> Turn:
     return Turn(tuple(parts), chunk, model.delay_s if turn.delay_s is None else turn.delay_s)
 
 
-class ScriptedModel:
+class ScriptedModel(ModelBase):
     """Answers each call with the next turn of a script.
 
     Which turn is next is read from the request, so that a new process goes on at the right one (`follow`):
@@ -211,6 +212,7 @@ class ScriptedModel:
         else:
             sides = {key: turns_of([turn])[0] for key, turn in (side_answers or {}).items()}
             self.script = Script(turns_of(steps), sides, follow, info or Script(()).info)
+        super().__init__(self.script.info)
         self._sleep = sleep
         self._next = 0  # one more than the highest turn that was asked for
         self._calls = 0
@@ -220,13 +222,6 @@ class ScriptedModel:
     @classmethod
     def from_file(cls, path: str | Path) -> "ScriptedModel":
         return cls(read_script(path))
-
-    @property
-    def info(self) -> ModelInfo:
-        return self.script.info
-
-    async def close(self) -> None:
-        """Nothing is held open."""
 
     def assert_done(self) -> None:
         """Raise ScriptError if the script has turns that were never requested (M-14)."""
@@ -245,8 +240,12 @@ class ScriptedModel:
             match part:
                 case Delay(seconds=seconds):
                     await self._sleep(seconds)
-                case Fail():
-                    self._fail(part, (turn_key, number))
+                case Fail(kind=kind, message=message, times=times):
+                    failures = self._failed[turn_key, number] = self._failed.get((turn_key, number), 0) + 1
+                    if times == 0 or failures <= times:
+                        if isinstance(turn_key, int):
+                            self._calls -= 1  # under `calls`, a retry asks for this turn again
+                        raise ModelError(kind, message, status=part.status, retry_after=part.retry_after)
                 case Hang():
                     await asyncio.Event().wait()
                 case Finish(reason=reason):
@@ -282,13 +281,6 @@ class ScriptedModel:
             )
         self._next = max(self._next, position + 1)
         return position, self.script.turns[position]
-
-    def _fail(self, fail: Fail, key: tuple[int | str, int]) -> None:
-        failures = self._failed[key] = self._failed.get(key, 0) + 1
-        if fail.times == 0 or failures <= fail.times:
-            if isinstance(key[0], int):
-                self._calls -= 1  # under `calls`, a retry asks for this turn again
-            raise ModelError(fail.kind, fail.message, status=fail.status, retry_after=fail.retry_after)
 
 
 def _deltas(part: Part, chunk: int, turn_key: int | str, number: int) -> Iterable[Delta]:

@@ -116,30 +116,27 @@ class TextThinking:
 
     def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
         for delta in deltas:
-            if type(delta) is TextDelta and self._watching:
-                self._come += len(delta.text)
-                text, self._held = self._held + delta.text, ""
-                while text and self._watching:
-                    text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
-            else:
-                self._pass(delta)
+            match delta:
+                case TextDelta(text=text) if self._watching:
+                    self._come += len(text)
+                    text, self._held = self._held + text, ""
+                    while text and self._watching:
+                        text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
+                    continue
+                case ThinkingDelta(text=text) if self._watching:
+                    self._native.append(text)
+                case ThinkingBlock(block=block):
+                    shift = self._come if self._watching else self._taken
+                    self._native = [block.text]
+                    if shift and block.opaque:
+                        delta = ThinkingBlock(Thinking(block.text, shift_position(block.opaque, -shift), block.model))
+                case CallDelta() if self._watching:
+                    self._end(is_cut=True)
+                case FinishDelta(reason=reason) if self._watching:
+                    self._end(is_cut=reason == "length")
+            self._out.append(delta)
         out, self._out = self._out, []
         return out
-
-    def _pass(self, delta: Delta) -> None:
-        match delta:
-            case ThinkingDelta(text=text) if self._watching:
-                self._native.append(text)
-            case ThinkingBlock(block=block):
-                shift = self._come if self._watching else self._taken
-                self._native = [block.text]
-                if shift and block.opaque:
-                    delta = ThinkingBlock(Thinking(block.text, shift_position(block.opaque, -shift), block.model))
-            case CallDelta() if self._watching:
-                self._end(is_cut=True)
-            case FinishDelta(reason=reason) if self._watching:
-                self._end(is_cut=reason == "length")
-        self._out.append(delta)
 
     def _read_opening(self, text: str) -> str:
         """Before the first word; gives back what is left to be read."""
@@ -174,7 +171,8 @@ class TextThinking:
             return ""
         self._out += stretch.add(text[:end], last=True)
         remaining = text[end + len(stretch.closer) :]
-        if stretch.is_only_dots:
+        inner = stretch.content.strip()
+        if stretch.doubtful and inner and not inner.strip(_DOTS):  # the text only mentions the tags
             self._say(stretch.text + stretch.closer + remaining)
             return ""
         self._close(stretch)
@@ -219,14 +217,12 @@ class _Stretch:
         self._told = False
 
     @property
-    def text(self) -> str:
-        return self._opening + "".join(self._pieces)
+    def content(self) -> str:
+        return "".join(self._pieces)
 
     @property
-    def is_only_dots(self) -> bool:
-        """True if there are only dots between the tags: the text only mentions them."""
-        inner = "".join(self._pieces).strip() if self.doubtful else ""
-        return bool(inner) and not inner.strip(_DOTS)
+    def text(self) -> str:
+        return self._opening + self.content
 
     def add(self, text: str, *, last: bool) -> Sequence[Delta]:
         if text and not self._begun:
@@ -241,5 +237,5 @@ class _Stretch:
         return (ThinkingDelta(text),) if text else ()
 
     def end(self) -> Sequence[Delta]:
-        thinking = "".join(self._pieces).strip()
+        thinking = self.content.strip()
         return (ThinkingDelta(thinking),) if thinking and thinking != self._native else ()

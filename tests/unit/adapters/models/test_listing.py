@@ -109,3 +109,10 @@ async def test_what_is_no_list_is_said() -> None:
     with pytest.raises(ModelError, match="no such thing") as caught:
         await ask({"error": {"message": "no such thing, secret-secret"}}, 404)
     assert "secret-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("price", ["-1", "nan", "inf"])
+async def test_a_price_that_differs_from_call_to_call_is_unknown(price: str) -> None:  # L-11
+    """OpenRouter tells -1 for its router, which chooses another model for each call."""
+    (info,) = await ask({"data": [{"id": "openrouter/auto", "pricing": {"prompt": price, "completion": price}}]})
+    assert (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output) == (0.0, 0.0, 0.0)

@@ -241,8 +241,18 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     def inform(self, info: ModelInfo) -> ModelInfo:
         """The model with these facts where the catalogue has none, or only those of the model's family."""
         if info.limit_assumed or info.is_unknown or not info.has_price:
-            info = self._describe(info)
-        if self.price_input and self.price_output and not info.usd_per_million_input:
+            if self.window:
+                info = replace(info, window=self.window, max_output=min(info.max_output, self.window // 2))
+            if self.max_output:
+                max_output = min(self.max_output, OUTPUT_CAP, info.window)
+                info = replace(info, max_output=max_output, limit_assumed=False)
+            tools = info.native_tools if self.tools is None else self.tools
+            vision = info.vision if self.vision is None else self.vision
+            efforts = () if self.reasoning is False else info.efforts
+            if self.reasoning and info.provider in RESELLERS:
+                efforts = EFFORTS
+            info = replace(info, native_tools=tools, vision=vision, efforts=efforts)
+        if self.price_input > 0 and self.price_output > 0 and not info.usd_per_million_input:
             info = replace(
                 info,
                 usd_per_million_input=self.price_input,
@@ -250,18 +260,6 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
                 usd_per_million_output=self.price_output,
             )
         return info
-
-    def _describe(self, info: ModelInfo) -> ModelInfo:
-        if self.window:
-            info = replace(info, window=self.window, max_output=min(info.max_output, self.window // 2))
-        if self.max_output:
-            info = replace(info, max_output=min(self.max_output, OUTPUT_CAP, info.window), limit_assumed=False)
-        tools = info.native_tools if self.tools is None else self.tools
-        vision = info.vision if self.vision is None else self.vision
-        efforts = () if self.reasoning is False else info.efforts
-        if self.reasoning and info.provider in RESELLERS:
-            efforts = EFFORTS
-        return replace(info, native_tools=tools, vision=vision, efforts=efforts)
 
 
 class _StoredFacts(msgspec.Struct, frozen=True):

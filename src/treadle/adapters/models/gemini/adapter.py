@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Unpack
 import msgspec
 
 from treadle.adapters.models.gemini.schema import reduce_schema
-from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder, without_tools
@@ -107,30 +106,20 @@ _FILTERED = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTEN
 class GeminiReader(EventReader):
     def __init__(self, host: str, info: ModelInfo) -> None:
         super().__init__(host, info)
-        self._report: GeminiUsage | None = None  # the last counts of this read: nearly every chunk has some
         self._unsigned_thoughts: list[str] = []  # the thoughts since the last signature
         self._spoiled: ModelError | None = None
 
     def _read(self, chunk: bytes) -> None:
-        try:
-            for event in self._split(chunk):
-                if event.data.startswith("[DONE]"):
-                    self.done = True
-                elif event.data and not self.done:
-                    self._take(event.data)
-        finally:
-            self._count()
+        for event in self._split(chunk):
+            if event.data.startswith("[DONE]"):
+                self.done = True
+            elif event.data and not self.done:
+                self._take(event.data)
 
     def _close(self) -> None:
         super()._close()
-        self._count()
         if self._spoiled is not None:
             raise self._spoiled
-
-    def _count(self) -> None:
-        if self._report is not None:
-            self.count(usage_of(self._report))
-            self._report = None
 
     def _read_document(self, document: bytes) -> None:
         """A server that does not know of events sends an array of chunks; one that does not stream, a single one."""
@@ -150,10 +139,17 @@ class GeminiReader(EventReader):
             raise self._nonsense(data)
         self._identify(chunk.response_id, chunk.model_version)
         if chunk.usage_metadata is not None:
-            self._report = chunk.usage_metadata
+            self.count(usage_of(chunk.usage_metadata))
         for candidate in chunk.candidates or ():
-            if not candidate.index:  # one answer was asked for
-                self._candidate(candidate)
+            if candidate.index:
+                continue  # one answer was asked for
+            for part in (candidate.content and candidate.content.parts) or ():
+                if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
+                    self.say(part.text)
+                else:
+                    self._part(part)
+            if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
+                self._finish(candidate.finish_reason, candidate.finish_message or "")
         # A chunk without an answer has counts alone, a failure, or a refusal of the question.
         if not chunk.candidates and bytes(chunk.error) not in (b"", b"null"):
             raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
@@ -161,15 +157,6 @@ class GeminiReader(EventReader):
         if not chunk.candidates and feedback is not None and feedback.block_reason:
             reason = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
             raise ModelError("bad_request", f"{self._where} does not answer this conversation: {reason}", status=200)
-
-    def _candidate(self, candidate: Candidate) -> None:
-        for part in (candidate.content and candidate.content.parts) or ():
-            if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
-                self.say(part.text)
-            else:
-                self._part(part)
-        if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
-            self._finish(candidate.finish_reason, candidate.finish_message or "")
 
     def _part(self, part: GeminiPart) -> None:
         text, place = part.text or "", (self.text_length, self._calls)
@@ -376,7 +363,11 @@ class Gemini(HttpModel):
         return name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        how_much = self._how_much(request)
+        effort = request.effort
+        level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort) or self._level
+        how_much: dict[str, Any] = {"thinkingLevel": level} if level else {}
+        if effort and not self._takes_levels:  # before the third generation
+            how_much = {"thinkingBudget": _BUDGETS[effort]}
         params: dict[str, Any] = {
             "temperature": self._temperature(request),
             "maxOutputTokens": request.max_tokens or self._info.output_limit or None,
@@ -385,14 +376,6 @@ class Gemini(HttpModel):
         if (schema := without_tools(request)) is not None:
             params |= {"responseMimeType": "application/json", "responseSchema": reduce_schema(schema)}
         return self._select_parameters(params)
-
-    def _how_much(self, request: ModelRequest) -> dict[str, Any]:
-        """The reasoning effort: a level, and a budget of tokens before the third generation."""
-        effort = request.effort
-        if effort and not self._takes_levels:
-            return {"thinkingBudget": _BUDGETS[effort]}
-        level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort) or self._level
-        return {"thinkingLevel": level} if level else {}
 
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         if not is_refusal(error):
@@ -420,18 +403,12 @@ class Gemini(HttpModel):
         return self._notice("thinking_dropped", f"{problem}; it goes on without the thinking of earlier calls")
 
 
-def _access(ref: str, context: ProviderContext) -> tuple[Secret, str]:
-    variable = "GOOGLE_API_KEY" if context.env.get("GOOGLE_API_KEY") and not context.env.get("GEMINI_API_KEY") else ""
-    key, url = context.access(ref, variable or "GEMINI_API_KEY", "GEMINI_BASE_URL")
-    return key, url or BASE_URL
-
-
 def connect(name: str, context: ProviderContext) -> Gemini:
-    key, url = _access(f"gemini:{name}", context)
+    key, url = context.access(f"gemini:{name}", BASE_URL)
     return Gemini(context.catalogue.look_up("gemini", name), base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    key, url = _access("gemini", context)
+    key, url = context.access("gemini", BASE_URL)
     access = Access(Gemini._base(url), key, key_header=KEY_HEADER)
     return await list_from(context, "gemini", access, "/models?pageSize=1000")

@@ -174,7 +174,15 @@ class LocalModel(ModelBase):
             yield notices
         tools = () if request.rung == "plain" else request.tools or request.withdrawn
         withheld = request.withheld if request.tools else {tool.name for tool in tools}
-        body = self._body(request)
+        params: dict[str, Any] = {
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_progress": True,  # chunks while the prompt is read: between them a call can be stopped
+            "cache_prompt": True,
+            "temperature": self._temperature(request),
+            "max_tokens": min(request.max_tokens or self._info.max_output, self._info.window // 2),
+        }
+        body = {name: value for name, value in params.items() if value is not None}
         room = self._info.window - body["max_tokens"] - MARGIN_TOKENS
         chars = int(room * CHARS_PER_TOKEN)
         formal = prompts.is_formal(request.entries, tools)
@@ -217,17 +225,6 @@ class LocalModel(ModelBase):
             raise ModelError("cut_stream", f"the answer of {self._info.ref} stopped before its end")
         faultpoint("models.streamed")
         yield [*reader.end(), FinishDelta("tool_calls" if finish == "stop" and reader.has_calls else finish)]
-
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        params = {
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_progress": True,  # chunks while the prompt is read: between them a call can be stopped
-            "cache_prompt": True,
-            "temperature": self._temperature(request),
-            "max_tokens": min(request.max_tokens or self._info.max_output, self._info.window // 2),
-        }
-        return {name: value for name, value in params.items() if value is not None}
 
     def _failure(self, fault: EngineFault) -> Exception:
         if fault.type == TOO_LONG:

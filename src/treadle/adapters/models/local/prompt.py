@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, assert_never
 
 import msgspec
@@ -116,7 +116,7 @@ class _Cleaner:
 
     def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         declared = _mapping(schema.get("properties"))
-        required = [name for name in schema.get("required") or () if isinstance(name, str)]
+        required = _list_required(schema)
         additional = schema.get("additionalProperties", not (declared or required))
         cleaned: dict[str, Any] = {}
         if declared or required:
@@ -133,6 +133,12 @@ class _Cleaner:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _list_required(schema: Mapping[str, Any]) -> list[str]:
+    """In schemas of old drafts `required` is no list but stands, as true, in each property."""
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list | tuple) else []
 
 
 _ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
@@ -248,8 +254,11 @@ def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room
             groups.append([entry])
     message_groups = [[_message(entry, reply) for entry in group] for group in groups]
     fitted_groups = message_groups if _size(message_groups) <= room else _shorten(message_groups, groups, reply, room)
-    start = [TemplateMessage("system", head)] if head else []
-    return Prompt((*start, *_merge_messages(fitted_groups)), shortened=fitted_groups is not message_groups)
+    messages = [TemplateMessage("system", head)] if head else []
+    # The roles alternate, as many templates need it.
+    for role, same_role in groupby(chain.from_iterable(fitted_groups), lambda message: message.role):
+        messages.append(TemplateMessage(role, "\n\n".join(message.content for message in same_role)))
+    return Prompt(tuple(messages), shortened=fitted_groups is not message_groups)
 
 
 def _shorten(
@@ -313,12 +322,6 @@ def _object(name: str, arguments: Any) -> str:
     return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
-def _merge_messages(groups: Sequence[Sequence[TemplateMessage]]) -> list[TemplateMessage]:
-    """Roles that alternate, as many templates need it."""
-    by_role = groupby((message for group in groups for message in group), lambda message: message.role)
-    return [TemplateMessage(role, "\n\n".join(each.content for each in messages)) for role, messages in by_role]
-
-
 def _describe(tools: Sequence[ToolSpec]) -> str:
     reply = reply_name(tools)
     if not tools:
@@ -328,9 +331,9 @@ def _describe(tools: Sequence[ToolSpec]) -> str:
 
 
 def _line(tool: ToolSpec) -> str:
-    properties = tool.parameters.get("properties") or {}
+    properties = _mapping(tool.parameters.get("properties"))
     untold = tool.short.untold if tool.short is not None else ()
-    required = tool.parameters.get("required") or ()
+    required = _list_required(tool.parameters)
     shown_properties = {name: inner for name, inner in properties.items() if name not in untold}
     arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in shown_properties.items())
     first = " ".join(tool.description.split()).partition(". ")[0]  # the first sentence says what a tool is for

@@ -210,7 +210,7 @@ class OpenAIChat(HttpModel):
 
 
 def connect(name: str, context: ProviderContext) -> Model:
-    key, url = context.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    key, url = context.access(f"openai:{name}")
     info = context.catalogue.look_up("openai", name)
     options = HttpOptions(base_url=url or BASE_URL, api_key=key, http=context.http)
 
@@ -288,7 +288,7 @@ def _facts_address(server: str, url: str) -> str:
 def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:
     row = SERVERS[server]
     if row.needs_key:
-        return context.access(ref, key_variable(server), address_variable(server), row.base_url)
+        return context.access(ref, row.base_url)
     # A server without a fixed address gets the key that was stored with its address. One on this machine asks for a key
     # only if its owner told it to; nothing is stored for it.
     stored = not row.base_url and not context.env.get(address_variable(server))

@@ -237,16 +237,18 @@ class _ValueReader:
         return body
 
     def _value(self, frame: _Frame) -> None:
-        char = self._next()
+        char, is_closed = self._next(), True
         if char in "{[":
             self._open(char)
         elif char in CLOSERS:
-            self._string(frame)
+            begin = self._at
+            value, is_closed = self._read_string()
+            frame.put(value)
+            if is_closed and _BEHIND.match(self._text, self._at) is None:
+                self._follow(frame, begin)
         elif (token := self._quote_token()) is not None:
             value, is_closed = self._between(token)
             frame.put(value)
-            if not is_closed:
-                raise _Stop("cut", len(self._text))
         else:
             digits = _NUMBER.match(self._text, self._at)
             if digits is not None:
@@ -257,6 +259,8 @@ class _ValueReader:
                 self._at = digits.end()
             else:
                 self._literal(frame)
+        if not is_closed:
+            raise _Stop("cut", len(self._text))
 
     def _literal(self, frame: _Frame) -> None:
         word = _WORD.match(self._text, self._at + (self._text[self._at] in "+-"))
@@ -310,15 +314,6 @@ class _ValueReader:
             return join_surrogates(self._text[begin:end]), True
         remaining = self._text[begin:]
         return join_surrogates(remaining[: len(remaining) - partial_length(remaining, token)]), False
-
-    def _string(self, frame: _Frame) -> None:
-        begin = self._at
-        value, is_closed = self._read_string()
-        frame.put(value)
-        if not is_closed:
-            raise _Stop("cut", len(self._text))
-        if _BEHIND.match(self._text, self._at) is None:
-            self._follow(frame, begin)
 
     def _follow(self, frame: _Frame, begin: int) -> None:
         """The quote was not the last one, because nothing that may follow a string stands behind it: find the one

@@ -227,8 +227,9 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
         if not isinstance(part, dict):
             continue
         if "properties" in part or part.get("type") == "object":
-            fields = part.get("properties", {})
-            if part.get("additionalProperties") is not False or set(part.get("required", ())) != set(fields):
+            fields, required = part.get("properties", {}), part.get("required", [])
+            is_complete = isinstance(required, list | tuple) and set(required) == set(fields)
+            if part.get("additionalProperties") is not False or not is_complete:
                 return False
         layer += part.values()
     return True

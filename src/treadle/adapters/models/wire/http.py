@@ -134,8 +134,8 @@ def server_of(url: str) -> tuple[str, int]:
 
 
 def host_of(url: str) -> str:
-    """The part of an address that people are told."""
-    return url.split("/")[2] if "://" in url else url
+    """The part of an address that people are told: without a user and password."""
+    return (url.split("/")[2] if "://" in url else url).rpartition("@")[2]
 
 
 def _broken(host: str, error: OSError, key: Secret | None = None) -> ModelError:

@@ -21,7 +21,6 @@ def encode_json(value: Any) -> bytes:
 
 
 def map_texts(value: Any, convert: Callable[[str], str]) -> Any:
-    """A JSON value with every text in it converted."""
     match value:
         case str():
             return convert(value)

@@ -380,7 +380,8 @@ class EventReader(AnswerReader):
 
     def _close(self) -> None:
         if self._pieces is not None:
-            document = b"".join(self._pieces).removeprefix(_BOM).strip()
+            # Bytes that are no UTF-8 are replaced, as in streams.
+            document = b"".join(self._pieces).removeprefix(_BOM).strip().decode("utf-8", "replace").encode()
             self._read_document(document)
             if not self._is_whole() and not self._has_answer:
                 raise self._no_document(document)

@@ -64,8 +64,8 @@ def fetch(name: str) -> None:
     """Download a model to run it on this machine, without any key.
 
     NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). Data downloaded before an interruption is kept."""
-    from treadle.adapters.models.local.fetch import fetch as download
     from treadle.adapters.models.local.weights import KNOWN, locate
+    from treadle.adapters.models.local.weights import fetch as download
 
     name = name.removeprefix("local:")
     weights = KNOWN.get(name)

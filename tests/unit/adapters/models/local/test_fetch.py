@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from treadle.adapters.models.local.fetch import fetch
-from treadle.adapters.models.local.weights import KNOWN, QWEN_CODER, Weights, WeightsPart
+from treadle.adapters.models.local.weights import KNOWN, QWEN_CODER, Weights, WeightsPart, fetch
 from treadle.errors import ConfigError, FetchError
 
 pytestmark = pytest.mark.thorough(one_of=8)

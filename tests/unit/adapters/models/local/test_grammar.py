@@ -161,6 +161,13 @@ def test_definitions_of_two_tools_do_not_meet() -> None:
     assert arguments_of(answer_schema([elsewhere]), "c")["properties"]["node"] == {}
 
 
+def test_a_property_that_says_itself_that_it_is_required_breaks_nothing() -> None:
+    """So schemas of the third draft have it, and those of some MCP servers."""
+    parameters = {"type": "object", "properties": {"path": {"type": "string", "required": True}}}
+    arguments = arguments_of(answer_schema([ToolSpec("read", parameters=parameters)]), "read")
+    assert arguments["properties"] == {"path": {"type": "string"}}
+
+
 def test_an_open_object_stays_open() -> None:
     assert clean_parameters({"type": "object", "additionalProperties": {"type": "integer"}}) == {
         "type": "object",

@@ -144,3 +144,9 @@ def test_files_are_shown_without_the_numbers_of_their_lines() -> None:
     assert f"\n{part}c\nd\n" in render_result(f"{part}3\tc\n4\td"), "else a part is taken for the whole"
     for odd_result in ("1\tx", "a.py (1 line)\nx = 1", "a.py is empty (0 lines)."):
         assert odd_result in render_result(odd_result)
+
+
+def test_required_and_properties_of_any_type_do_not_break_the_line_of_a_tool() -> None:  # fault 10
+    for parameters in ({"properties": {"path": {"type": "string"}}, "required": True}, {"properties": ["path"]}):
+        last = build("", [UserEntry("Hi.")], [ToolSpec("read", "Read.", parameters)], ROOM).messages[0]
+        assert last.content.splitlines()[-1] in ("read(path?: string): Read.", "read(): Read.")

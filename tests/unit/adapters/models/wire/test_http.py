@@ -7,6 +7,7 @@ import pytest
 from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.http import Http
+from treadle.errors import ModelError
 
 LINES = [b"%07d\n" % number for number in range(60_000)]
 
@@ -29,3 +30,11 @@ async def test_a_long_answer_is_whole_though_reading_is_paused(patience: int) ->
                     await asyncio.sleep(0)  # the server gets ahead
     await http.close()
     assert b"".join(read) == b"".join(LINES)
+
+
+async def test_a_password_in_an_address_is_not_told() -> None:  # M-13
+    http = Http()
+    with pytest.raises(ModelError, match=r"^127\.0\.0\.1:9 cannot be reached") as caught:
+        await http.get("http://user:hunter2@127.0.0.1:9/v1", {}, Secret(""))
+    await http.close()
+    assert "hunter2" not in str(caught.value)

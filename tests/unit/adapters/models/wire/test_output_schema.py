@@ -31,6 +31,12 @@ def test_openai_takes_it_beside_tools() -> None:
     assert "text" not in build_parameters(responses, ANY)
 
 
+def test_a_schema_whose_required_is_no_list_is_not_strict() -> None:
+    shape = ModelRequest("", [UserEntry("x")], output_schema={**SCHEMA, "required": True})
+    chat = build_parameters(OpenAIChat(ModelInfo("openai", "m")), shape)
+    assert chat["response_format"]["json_schema"]["strict"] is False
+
+
 def test_gemini_and_ollama_only_without_tools() -> None:
     gemini, ollama = Gemini(ModelInfo("gemini", "m")), OllamaChat(ModelInfo("ollama", "m"))
     assert build_parameters(gemini, PLAIN)["responseMimeType"] == "application/json"

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.wire.reading import Decoder, ServerEvent
+from treadle.adapters.models.anthropic import AnthropicReader
+from treadle.adapters.models.gemini.adapter import GeminiReader
+from treadle.adapters.models.openai_chat.stream import ChatReader
+from treadle.adapters.models.openai_responses import ResponsesReader
+from treadle.adapters.models.wire.reading import Decoder, EventReader, ServerEvent
+from treadle.ports.model import ModelInfo
+from treadle.protocol.deltas import FinishDelta, TextDelta
 
 
 def decode(*chunks: bytes) -> list[ServerEvent]:
@@ -79,3 +85,18 @@ def test_time_is_linear(shape: str) -> None:
     cost(4_000)
     small, large = cost(40_000), cost(640_000)
     assert large < 90 * small  # quadratic would be 256 times
+
+
+DOCUMENTS: dict[type[EventReader], bytes] = {
+    AnthropicReader: b'{"type":"message","content":[{"type":"text","text":"caf\xe9"}],"stop_reason":"end_turn"}',
+    ChatReader: b'{"choices":[{"message":{"content":"caf\xe9"},"finish_reason":"stop"}]}',
+    GeminiReader: b'{"candidates":[{"content":{"parts":[{"text":"caf\xe9"}]},"finishReason":"STOP"}]}',
+    ResponsesReader: b'{"status":"completed","output":[{"type":"message","content":[{"text":"caf\xe9"}]}]}',
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_document_that_is_no_utf8_is_read_as_a_stream_is(kind: type[EventReader]) -> None:  # fault 9
+    reader = kind("host", ModelInfo("p", "m"))
+    deltas = [*reader.feed(DOCUMENTS[kind]), *reader.end()]
+    assert deltas == [TextDelta("caf\ufffd"), FinishDelta("stop")]
