@@ -16,7 +16,7 @@ from treadle.adapters.models.keys import Secret, find_key
 from treadle.adapters.models.openai_chat.adapter import ChatOrResponses, OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http import Access, Endpoint, Http, host_of
+from treadle.adapters.models.wire.http import Access, Endpoint, Http, hide_credentials, host_of
 from treadle.base.subprocesses import run_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -68,7 +68,7 @@ class CopilotEndpoint:
         self._one_at_a_time = asyncio.Lock()
 
     def __repr__(self) -> str:
-        return repr(self._base_url or self._api)
+        return repr(hide_credentials(self._base_url or self._api))
 
     async def access(self, request: ModelRequest) -> Access:
         async with self._one_at_a_time:
@@ -191,7 +191,7 @@ async def list_models(context: ProviderContext) -> list[ModelInfo]:
     try:
         listing = msgspec.json.decode(document, type=_List, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
+        raise ModelError("bad_request", f"{hide_credentials(access.base_url)} gave no list of models") from error
     infos = []
     for listed in listing.data:
         if listed.capabilities.type == "chat":

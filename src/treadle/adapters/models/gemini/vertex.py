@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from treadle.adapters.models.gemini.adapter import Gemini
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http import Access
+from treadle.adapters.models.wire.http import Access, hide_credentials
 from treadle.base.subprocesses import run_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import ModelRequest
@@ -130,7 +130,7 @@ class VertexEndpoint:
         self._base_url = base_url.rstrip("/") or address_of(location)
 
     def __repr__(self) -> str:
-        return repr(self._base_url)
+        return repr(hide_credentials(self._base_url))
 
     async def access(self, request: ModelRequest) -> Access:
         async with self._fetching:

@@ -133,9 +133,14 @@ def server_of(url: str) -> tuple[str, int]:
         return "", 0
 
 
+def hide_credentials(url: str) -> str:
+    """The address without a user and password, for people and logs (M-13)."""
+    return re.sub(r"//[^/]*@", "//", url)
+
+
 def host_of(url: str) -> str:
-    """The part of an address that people are told: without a user and password."""
-    return (url.split("/")[2] if "://" in url else url).rpartition("@")[2]
+    """The part of an address that people are told."""
+    return hide_credentials(url).split("/")[2] if "://" in url else url
 
 
 def _broken(host: str, error: OSError, key: Secret | None = None) -> ModelError:
@@ -235,7 +240,8 @@ class HttpModel(ModelBase, ABC):
         return url.rstrip("/").removesuffix(cls.path)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._info.ref!r}, {self._endpoint or self._access.base_url!r})"
+        address = self._endpoint or hide_credentials(self._access.base_url)
+        return f"{type(self).__name__}({self._info.ref!r}, {address!r})"
 
     async def close(self) -> None:
         if self._owns_http:

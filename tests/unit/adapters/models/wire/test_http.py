@@ -6,8 +6,10 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.wire.http import Http
 from treadle.errors import ModelError
+from treadle.ports.model import ModelInfo
 
 LINES = [b"%07d\n" % number for number in range(60_000)]
 
@@ -38,3 +40,5 @@ async def test_a_password_in_an_address_is_not_told() -> None:  # M-13
         await http.get("http://user:hunter2@127.0.0.1:9/v1", {}, Secret(""))
     await http.close()
     assert "hunter2" not in str(caught.value)
+    model = OpenAIChat(ModelInfo("openai", "m"), base_url="http://user:hunter2@127.0.0.1:9/v1")
+    assert repr(model) == "OpenAIChat('openai:m', 'http://127.0.0.1:9/v1')"
