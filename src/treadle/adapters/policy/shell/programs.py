@@ -9,7 +9,7 @@ import msgspec
 from treadle.adapters.policy.shell import model
 from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, Severity, ShellCall, names, read, table
 from treadle.adapters.policy.shell.places import deleting, reading, resolve, ruin, setting, writing
-from treadle.adapters.policy.shell.wrappers import SHELLS, wrapper
+from treadle.adapters.policy.shell.wrappers import SHELLS, can_hide_commands, wrapper
 
 # A severity with its reason, and below it the programs, some only where `~` their words match. `network` is medium, and
 # the words need the network. `git` matches from its verb on, `git-options` before it.
@@ -307,6 +307,8 @@ def judge(call: ShellCall) -> Meanings:
         yield from (Rating("none", each.reason, network=True) for each in rated if each.network)
         return
     yield from rated
+    if can_hide_commands(call, is_interpreter=_INTERPRETER.fullmatch(name) is not None):
+        yield Rating("none", "", hides_commands=True)
     if _INTERPRETER.fullmatch(name):
         yield from _interpreter(call)
     elif not rated and inner is None:
@@ -418,6 +420,15 @@ _GIT_VERBS: dict[str, tuple[str, str, str]] = {
 }  # commands that look only with these words or these options, and never with the last ones
 _GIT_FILTERS = "setup env-filter tree-filter index-filter parent-filter msg-filter commit-filter tag-name-filter"
 _GIT_SCRIPTS = {"rebase": "x exec", "difftool": "x extcmd", "filter-branch": _GIT_FILTERS}  # a shell runs their values
+_GIT_HELPERS = table(
+    """
+    fetch pull : upload-pack
+    clone : u upload-pack c config
+    push archive : receive-pack exec
+    ls-remote : upload-pack exec
+    grep : O open-files-in-pager
+    """
+)
 
 
 def _git(call: ShellCall) -> Meanings:
@@ -426,9 +437,18 @@ def _git(call: ShellCall) -> Meanings:
     if _git_only_looks(global_options, options.operands):
         return
     all_ratings = ratings(ShellCall("git", options.operands))
-    all_ratings += ratings(ShellCall("git-options", global_options))
+    option_ratings = ratings(ShellCall("git-options", global_options))
+    all_ratings += option_ratings
+    if option_ratings or _names_git_helper(options.operands):
+        yield Rating("none", "", hides_commands=True)
     yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
     yield from _commands_of_git(options.operands)
+
+
+def _names_git_helper(words: tuple[str, ...]) -> bool:
+    """True if an option names a program that git runs: a pager, or the other end of a transfer."""
+    names_of_options = _GIT_HELPERS.get("".join(words[:1]), "")
+    return bool(read(words[1:], names_of_options).all(*names_of_options.split()))
 
 
 def _commands_of_git(words: tuple[str, ...]) -> Meanings:
