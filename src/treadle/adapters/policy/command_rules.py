@@ -16,7 +16,7 @@ from typing import Literal
 from treadle.adapters.policy.shell.model import Part, names, table
 from treadle.adapters.policy.shell.model import read as read_arguments
 from treadle.adapters.policy.shell.programs import FILE_WRITERS, is_known
-from treadle.adapters.policy.shell.wrappers import RUNNERS
+from treadle.adapters.policy.shell.wrappers import COMMAND_OPTIONS, RUNNERS
 from treadle.errors import InvalidInput
 from treadle.protocol.permissions import Rule, RuleEffect
 from treadle.protocol.tools import COMMAND_TOOL
@@ -48,23 +48,22 @@ _MAKE = names("make gmake bmake")
 _OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")  # an open file, also as an option's value
 _CODE_OPTIONS = table(
     """
-    make gmake bmake : f file makefile I include-dir E eval
+    make gmake bmake : f file makefile I include-dir
     npm pnpm yarn bun : script-shell node-options prefix C dir cwd userconfig globalconfig
     jest vitest mocha : c config r require root rootDir dir globalSetup setupFiles runner
     cargo : config manifest-path C Z
     eslint : c config rulesdir parser resolve-plugins-relative-to f format
     git : upload-pack receive-pack exec x c config config-env ext-diff textconv open-files-in-pager template
-    go : exec toolexec vettool overlay modfile C
+    go : overlay modfile C
     gradle : I init-script b build-file p project-dir c settings-file
     mvn : f file s settings
     mypy : python-executable config-file
     pytest : p c o override-ini rootdir confcutdir config-file pdbcls
-    rsync : e rsh rsync-path
-    tar : to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command
+    rsync : rsync-path
     """
 )
-"""Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule
-does not stand for them: a rule must name them."""
+"""Options that, like COMMAND_OPTIONS, name a program or the file with the commands to run. A `*` in an allow rule does
+not stand for them: a rule must name them."""
 _SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}  # other git commands mean something else by them
 _MAKE_CODE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*)\s*[:?+!]*=|.*(?:\$[({]|`|!=)", re.S)
 """Variables of make that choose its shell or its makefiles, and values that make runs."""
@@ -128,7 +127,7 @@ _SYNONYMS = table(
     """
 )
 """By program, its names for the same command; `_` stands for a space. For deny and ask rules only."""
-_SAME_PROGRAMS = {"apt-get": "apt", "docker-compose": "docker compose", "gmake": "make", "nodejs": "node"}
+_SAME_PROGRAMS = {"apt-get": ["apt"], "docker-compose": ["docker", "compose"], "gmake": ["make"], "nodejs": ["node"]}
 _ABBREVIATING = names("npm hg gradle gradlew tmux")  # they take the beginning of a command's name for the whole
 _MOST_WRAPPED_READINGS = 8
 _GIT_ALIASES = ("-c", "--config-env")
@@ -255,7 +254,7 @@ def _brings_code(words: Sequence[str], start: int) -> bool:
     program, arguments = _kind(words[0]), words[start:]
     if program in _MAKE and any(_MAKE_CODE.match(word) for word in arguments):
         return True
-    names_of_options = set(_CODE_OPTIONS.get(program, "").split())
+    names_of_options = {*_CODE_OPTIONS.get(program, "").split(), *COMMAND_OPTIONS.get(program, "").split()}
     if program == "git":
         names_of_options -= {letter for letter, verb in _SHORT_CODE_OPTIONS_OF_GIT.items() if verb not in words[1:2]}
     return any(
@@ -338,7 +337,8 @@ class _WordComparison:
         self._options = {word for word in literal if word.startswith("-")}
         self._words = words
         self._flags = {flag for word in self._options for flag in _flags(word)}
-        flags = {flag for word in words for flag in _flags(word, self._options)}
+        self._spellings = self._options | self._flags
+        flags = {flag for word in words for flag in _flags(word, self._spellings)}
         self._has_options = all(word in words or _flags(word) <= flags for word in self._options)
         self._has_unknown = any(_OPEN in word for word in words)
         self._program = _kind(words[0])
@@ -382,7 +382,7 @@ class _WordComparison:
         if self._open_ended or (self._program in _MAKE and len(self._pattern) > 1):
             return "yes"
         literal = [word for word in self._words[at:] if _OPEN not in word]
-        if any(not word.startswith("-") or not _flags(word, self._options) <= self._flags for word in literal):
+        if any(not word.startswith("-") or not _flags(word, self._spellings) <= self._flags for word in literal):
             return "no"
         return "yes" if len(literal) == len(self._words[at:]) else "maybe"
 
@@ -403,9 +403,8 @@ def is_interpreter(program: str) -> bool:
 
 def _replace_synonyms(words: Sequence[str]) -> tuple[str, ...]:
     """The words with the usual names of the program and of its command: `npm i x` is `npm install x`."""
-    program, *more = _SAME_PROGRAMS.get(_name(words[0]), words[0]).split(" ") if words[0] else [""]
-    words = (program, *more, *words[1:])
-    synonyms = dict(each.split("=") for each in _SYNONYMS.get(_kind(program), "").split())
+    words = (*_SAME_PROGRAMS.get(_name(words[0]), words[:1]), *words[1:])
+    synonyms = dict(each.split("=") for each in _SYNONYMS.get(_kind(words[0]), "").split())
     for at in range(1, len(words)):
         for size in (2, 1):
             if usual := synonyms.get("_".join(words[at : at + size])):

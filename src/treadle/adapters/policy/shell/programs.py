@@ -84,12 +84,12 @@ high sets what git obeys or runs
   git git-options ~ (?:-c|^config.*)\s*\b(?i:core\.|\S*(?:alias|pager|editor|include|filter|url|tool)\b)
   git ~ ^config\b.*--(?:global|system)
 high overwrites or deletes on the remote
-  git ~ ^push\b.*\s(?:-f|--force\S*|--delete|-d|--mirror|--prune|[+:]\S+)(?:\s|$)
+  git ~ ^push\b.*\s(?:-f|--for\S*|--de\S*|-d|--m\S*|--pru\S*|[+:]\S+)(?:\s|$)
 high throws work or history away that exists nowhere else
-  git ~ ^reset\b.*\s--(?:hard|merge|keep)|^clean\b|^restore\b(?!.*\s(?:-S|--staged))
-  git ~ ^(?:checkout|switch)\b.*\s(?:-f|--force|--discard-changes|--|\.)(?:\s|$)
+  git ~ ^reset\b.*\s--(?:h|me|k)|^clean\b|^restore\b(?!.*\s(?:-S|--staged))
+  git ~ ^(?:checkout|switch)\b.*\s(?:-f|--for\S{0,2}|--di\S*|--|\.)(?:\s|$)
   git ~ ^branch\b.*\s(?:-D|-d\s+-f|-f\s+-d)|^stash\s+(?:drop|clear)|^rm\b(?!.*--cached).*\s-\w*r
-  git ~ ^reflog\s+(?:expire|delete)|^gc\b.*--prune=|^prune\b|^worktree\b.*\s(?:-f|--force)
+  git ~ ^reflog\s+(?:expire|delete)|^gc\b.*--pru\w*=|^prune\b|^worktree\b.*\s(?:-f|--for)
   git ~ ^(?:filter-branch|filter-repo|replace|fast-import|update-ref|symbolic-ref)\b
 medium runs code, settings or packages of the project
   make gmake cmake ninja meson bazel just task rake tox nox pytest jest vitest mocha phpunit rspec ctest tsc webpack
@@ -238,17 +238,13 @@ def _within(call: ShellCall) -> bool:
         return False
     if call.name in _NAMING:
         names_of_variables = (*operands, *(options.all("a") if call.name == "read" else ()))
-        are_harmless = all(
-            re.fullmatch(r"[A-Za-z_]\w*", name) and not setting(name, UNKNOWN) for name in names_of_variables
-        )
-        return are_harmless and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
+        harmless = [re.fullmatch(r"[A-Za-z_]\w*", name) and not setting(name, UNKNOWN) for name in names_of_variables]
+        return all(harmless) and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
     match call.name:
         case "date":
             return all(word.startswith("+") for word in operands)
-        case "set":
-            return (
-                bool(call.args) and "keyword" not in call.args
-            )  # else it shows the environment, or words set variables
+        case "set":  # else it shows the environment, or words set variables
+            return bool(call.args) and "keyword" not in call.args
         case "uniq":
             return len(operands) < 2
     return True
@@ -428,7 +424,7 @@ _GIT_HELPERS = table(
     ls-remote : upload-pack exec
     grep : O open-files-in-pager
     """
-)
+)  # options that name a program: a pager, or the other end of a transfer
 
 
 def _git(call: ShellCall) -> Meanings:
@@ -439,16 +435,11 @@ def _git(call: ShellCall) -> Meanings:
     all_ratings = ratings(ShellCall("git", options.operands))
     option_ratings = ratings(ShellCall("git-options", global_options))
     all_ratings += option_ratings
-    if option_ratings or _names_git_helper(options.operands):
+    helper_options = _GIT_HELPERS.get("".join(options.operands[:1]), "")
+    if option_ratings or read(options.operands[1:], helper_options).all(*helper_options.split()):
         yield Rating("none", "", hides_commands=True)
     yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
     yield from _commands_of_git(options.operands)
-
-
-def _names_git_helper(words: tuple[str, ...]) -> bool:
-    """True if an option names a program that git runs: a pager, or the other end of a transfer."""
-    names_of_options = _GIT_HELPERS.get("".join(words[:1]), "")
-    return bool(read(words[1:], names_of_options).all(*names_of_options.split()))
 
 
 def _commands_of_git(words: tuple[str, ...]) -> Meanings:

@@ -40,7 +40,7 @@ _POWERS = table(
 )
 
 
-_COMMAND_OPTIONS = table(
+COMMAND_OPTIONS = table(
     """
     tar gtar bsdtar : to-command use-compress-program I F info-script new-volume-script rsh-command checkpoint-action
     rsync : e rsh
@@ -62,6 +62,7 @@ _COMMAND_OPTIONS = table(
 _PLAIN_HELPER = re.compile(r"(?:ssh|gzip|bzip2|xz|zstd|pigz|lz4|cat)(?:\s+-[A-Za-z0-9]+|\s+\d+)*|dot|echo(?:=.*)?")
 _SSH_COMMAND = re.compile(r"\s*(?:proxy|local|knownhosts)command[\s=]", re.I)
 _CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErp]|-[ceE].+|--(?:eval|exec|print|command)(?:=.*)?|-(?:eval|Command)", re.S)
+_VALUED = ("-W", "-X", "-I", "-C", "-l", "-L", "--require", "--import", "--loader")  # options of interpreters
 _STARTS_COMMANDS = re.compile(
     r"system|popen|spawn|exec|process|fork|eval|compile|shell|pty|ctypes|importlib|import_module|__|getattr|modules"
     r"|\bos\b|posix|`|\bqx\b|%x|\brun\b|\bopen\b.*\||\bcmd\b|\bsh\b|passthru|proc_open|:!",
@@ -91,10 +92,12 @@ def can_hide_commands(call: ShellCall, *, is_interpreter: bool) -> bool:
         return any(_CLIENT_RUNS.search(text) for text in (*args, call.stdin or ""))
     if is_interpreter:
         return _has_code_with_commands(call)
-    names = _COMMAND_OPTIONS.get(name, "")
-    values = read(args, names).all(*names.split())
+    names = COMMAND_OPTIONS.get(name, "")
+    options = read(args, names)
+    values = options.all(*names.split())
     if name in ("ssh", "scp", "sftp"):  # of the settings that follow -o a few are commands
-        values = [value for value in values if _SSH_COMMAND.match(value) or UNKNOWN in value or "/" in value]
+        settings = (value for value in options.all("o") if _SSH_COMMAND.match(value) or value.startswith(UNKNOWN))
+        values = [*options.all("S", "D"), *settings]
     commands = [word for word in args if re.match(r"\+[^\d/]", word)] if "cmd" in names.split() else []
     return bool(commands) or any(not _PLAIN_HELPER.fullmatch(value) for value in values)
 
@@ -106,7 +109,7 @@ def _has_code_with_commands(call: ShellCall) -> bool:
         if _CODE_OPTION.fullmatch(word):
             code = " ".join(call.args[at:])
             break
-        if word == "-m" or (word[:1] != "-" and not (at and call.args[at - 1].startswith("-"))):
+        if word == "-m" or (word[:1] != "-" and "".join(call.args[max(0, at - 1) : at]) not in _VALUED):
             return False  # a module or a script
     is_shell = call.name in ("pwsh", "powershell")
     return bool(code) and (is_shell or UNKNOWN in code or _STARTS_COMMANDS.search(code) is not None)
