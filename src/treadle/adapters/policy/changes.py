@@ -242,7 +242,7 @@ def concerns(changes: ChangeSet, patterns: Mapping[str, bool], applicable_rules:
         # change, since caches are not listed.
         _about(
             "installed",
-            [path for path, file in plain.items() if (cache_of(file) or file.ignored) and _is_started(path, file)],
+            [path for path, file in plain.items() if (cache_of(file) or file.ignored) and _runs_by_itself(path, file)],
             "it changes {}, which programs run from a folder of installed packages",
         ),
         _repository(changes.files, changes.history),
@@ -343,18 +343,17 @@ def _executables(files: Mapping[str, FileChange], all_of: Iterable[FileChange]) 
     return [path for path, old, new in changed if new and runs(new) and not runs(old) and new.digest not in moved]
 
 
-def _is_started(path: str, file: FileChange) -> bool:
-    after = file.after
-    return after is not None and _runs_by_itself(path, existed=file.before is not None, is_link=after.kind == "link")
-
-
 def is_run_from_cache(path: str) -> bool:
     """True if programs run such a file unasked, by its name alone: for changes that are not known beforehand."""
-    return path.endswith(_COMPILED) or _runs_by_itself(path, existed=True)
+    return path.endswith(_COMPILED) or _runs_by_itself(path)
 
 
-def _runs_by_itself(path: str, *, existed: bool, is_link: bool = False) -> bool:
+def _runs_by_itself(path: str, file: FileChange | None = None) -> bool:
     """New files count: they may hide a module or `node_modules` above; new compiled ones are checked by Python."""
+    if file is not None and file.after is None:
+        return False
+    existed = file is None or file.before is not None
+    is_link = file is not None and file.after is not None and file.after.kind == "link"
     *folders, name = path.split("/")
     at = next((number for number, folder in enumerate(folders) if folder in _PACKAGE_FOLDERS), None)
     if at is not None:

@@ -16,7 +16,7 @@ from typing import Literal
 from treadle.adapters.policy.shell.model import Part, names, table
 from treadle.adapters.policy.shell.model import read as read_arguments
 from treadle.adapters.policy.shell.programs import FILE_WRITERS, is_known
-from treadle.adapters.policy.shell.wrappers import RUNNERS
+from treadle.adapters.policy.shell.wrappers import COMMAND_OPTIONS, RUNNERS
 from treadle.errors import InvalidInput
 from treadle.protocol.permissions import Rule, RuleEffect
 from treadle.protocol.tools import COMMAND_TOOL
@@ -48,23 +48,22 @@ _MAKE = names("make gmake bmake")
 _OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")  # an open file, also as an option's value
 _CODE_OPTIONS = table(
     """
-    make gmake bmake : f file makefile I include-dir E eval
+    make gmake bmake : f file makefile I include-dir
     npm pnpm yarn bun : script-shell node-options prefix C dir cwd userconfig globalconfig
     jest vitest mocha : c config r require root rootDir dir globalSetup setupFiles runner
     cargo : config manifest-path C Z
     eslint : c config rulesdir parser resolve-plugins-relative-to f format
     git : upload-pack receive-pack exec x c config config-env ext-diff textconv open-files-in-pager template
-    go : exec toolexec vettool overlay modfile C
+    go : overlay modfile C
     gradle : I init-script b build-file p project-dir c settings-file
     mvn : f file s settings
     mypy : python-executable config-file
     pytest : p c o override-ini rootdir confcutdir config-file pdbcls
-    rsync : e rsh rsync-path
-    tar : to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command
+    rsync : rsync-path
     """
 )
-"""Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule
-does not stand for them: a rule must name them."""
+"""Options that, like COMMAND_OPTIONS, name a program or the file with the commands to run. A `*` in an allow rule does
+not stand for them: a rule must name them."""
 _SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}  # other git commands mean something else by them
 _MAKE_CODE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*)\s*[:?+!]*=|.*(?:\$[({]|`|!=)", re.S)
 """Variables of make that choose its shell or its makefiles, and values that make runs."""
@@ -100,6 +99,36 @@ not listed, every option may have one."""
 _LISTED_WHOLE = names("git make gmake bmake cargo go terraform")  # of the others, more options may have a value
 _RUN_WORDS = names("conda docker gdb just kubectl nix pnpm podman screen ssh tmux uv yarn")  # behind words of their own
 _SAME_OPTIONS = {"--force": "-f", "--recursive": "-r", "-R": "-r"}  # spellings that deny rules take for one
+_CONTAINER_COMMANDS = re.sub(
+    r"(\w+)",
+    r"container_\1=\1",
+    "attach commit cp create diff exec export kill logs pause port rename restart rm run start stats stop top unpause "
+    "update wait",
+)
+_SYNONYMS = table(
+    f"""
+    npm pnpm bun : i=install add=install
+    npm : in=install ins=install inst=install insta=install instal=install isnt=install isnta=install isntal=install
+    npm : isntall=install clean-install=ci ic=ci install-clean=ci isntall-clean=ci run-script=run rum=run urn=run
+    npm pnpm : t=test tst=test rm=uninstall remove=uninstall un=uninstall x=exec up=update upgrade=update udpate=update
+    npm : r=uninstall unlink=uninstall c=config add-user=adduser create=init innit=init ln=link owner=author
+    npm : dist-tags=dist-tag
+    pnpm : ln=link
+    bun : a=install rm=remove r=remove
+    yarn : up=upgrade
+    cargo : b=build c=check d=doc r=run t=test rm=remove
+    docker podman : {_CONTAINER_COMMANDS} container_remove=rm container_ls=ps container_list=ps container_ps=ps
+    docker podman : image_build=build builder_build=build image_history=history image_import=import image_load=load
+    docker podman : image_pull=pull image_push=push image_save=save image_tag=tag image_ls=images image_list=images
+    docker podman : image_rm=rmi image_remove=rmi buildx_build=build remove=rm
+    helm : uninstall=delete un=delete del=delete ls=list
+    git : stage=add remote_rm=remote_remove
+    brew : rm=uninstall remove=uninstall
+    """
+)
+"""By program, its names for the same command; `_` stands for a space. For deny and ask rules only."""
+_SAME_PROGRAMS = {"apt-get": ["apt"], "docker-compose": ["docker", "compose"], "gmake": ["make"], "nodejs": ["node"]}
+_ABBREVIATING = names("npm hg gradle gradlew tmux")  # they take the beginning of a command's name for the whole
 _MOST_WRAPPED_READINGS = 8
 _GIT_ALIASES = ("-c", "--config-env")
 
@@ -225,7 +254,7 @@ def _brings_code(words: Sequence[str], start: int) -> bool:
     program, arguments = _kind(words[0]), words[start:]
     if program in _MAKE and any(_MAKE_CODE.match(word) for word in arguments):
         return True
-    names_of_options = set(_CODE_OPTIONS.get(program, "").split())
+    names_of_options = {*_CODE_OPTIONS.get(program, "").split(), *COMMAND_OPTIONS.get(program, "").split()}
     if program == "git":
         names_of_options -= {letter for letter, verb in _SHORT_CODE_OPTIONS_OF_GIT.items() if verb not in words[1:2]}
     return any(
@@ -301,12 +330,15 @@ class _WordComparison:
     """One pattern against the words of one command. Options and their values may stand between the words."""
 
     def __init__(self, pattern_words: Sequence[str], words: tuple[str, ...]) -> None:
+        pattern_words, words = _replace_synonyms(pattern_words), _replace_synonyms(words)
         self._open_ended = pattern_words[-1] == ANY
         literal = pattern_words[:-1] if self._open_ended else pattern_words
         self._pattern = [word for word in literal if not word.startswith("-")]
         self._options = {word for word in literal if word.startswith("-")}
         self._words = words
-        flags = {flag for word in words for flag in _flags(word)}
+        self._flags = {flag for word in self._options for flag in _flags(word)}
+        self._spellings = self._options | self._flags
+        flags = {flag for word in words for flag in _flags(word, self._spellings)}
         self._has_options = all(word in words or _flags(word) <= flags for word in self._options)
         self._has_unknown = any(_OPEN in word for word in words)
         self._program = _kind(words[0])
@@ -329,6 +361,8 @@ class _WordComparison:
         answers: set[Match] = set()
         if word == target or (at == 0 and _kind(word) == _kind(target)):
             answers.add(self._known[pattern_at + 1, at + 1])
+        elif pattern_at == 1 and self._program in _ABBREVIATING and target.startswith(word):
+            answers.add("maybe" if self._known[pattern_at + 1, at + 1] != "no" else "no")
         # of make also other targets and assignments
         skips = self._program in _MAKE or word.startswith("-") or (self._program == "cargo" and word.startswith("+"))
         if at and skips:
@@ -347,11 +381,10 @@ class _WordComparison:
             return "maybe" if self._has_unknown else "no"
         if self._open_ended or (self._program in _MAKE and len(self._pattern) > 1):
             return "yes"
-        flags = {flag for word in self._options for flag in _flags(word)}
-        remaining_words = self._words[at:]
-        if any(_OPEN not in word and not (word.startswith("-") and _flags(word) <= flags) for word in remaining_words):
+        literal = [word for word in self._words[at:] if _OPEN not in word]
+        if any(not word.startswith("-") or not _flags(word, self._spellings) <= self._flags for word in literal):
             return "no"
-        return "maybe" if any(_OPEN in word for word in remaining_words) else "yes"
+        return "yes" if len(literal) == len(self._words[at:]) else "maybe"
 
     def _after_option(self, at: int) -> Iterator[int]:
         word = self._words[at]
@@ -368,10 +401,29 @@ def is_interpreter(program: str) -> bool:
     return _kind(program) in INTERPRETERS
 
 
-def _flags(word: str) -> set[str]:
-    """The options in a word: `-rf` is `-r` and `-f`."""
-    letters = re.fullmatch(r"-([A-Za-z]+)", word)
-    flags = {f"-{letter}" for letter in letters[1]} if letters else {word}
+def _replace_synonyms(words: Sequence[str]) -> tuple[str, ...]:
+    """The words with the usual names of the program and of its command: `npm i x` is `npm install x`."""
+    words = (*_SAME_PROGRAMS.get(_name(words[0]), words[:1]), *words[1:])
+    synonyms = dict(each.split("=") for each in _SYNONYMS.get(_kind(words[0]), "").split())
+    for at in range(1, len(words)):
+        for size in (2, 1):
+            if usual := synonyms.get("_".join(words[at : at + size])):
+                return (*words[:at], *usual.split("_"), *words[at + size :])
+        if not (words[at].startswith("-") or words[at - 1].startswith("-")):
+            break  # the name of the command
+    return words
+
+
+def _flags(word: str, rule_options: Iterable[str] = ()) -> set[str]:
+    """The options in a word: `-rf` is `-r` and `-f`. A long one may abbreviate an option of a rule: `--forc`."""
+    if letters := re.fullmatch(r"-([A-Za-z]+)", word):
+        flags = {f"-{letter}" for letter in letters[1]}
+    else:
+        name, _, value = word.partition("=")
+        spellings = {long for long, short in _SAME_OPTIONS.items() if short in rule_options} | {*rule_options}
+        parted = [(spelling, spelling.partition("=")) for spelling in spellings if spelling.startswith("--")]
+        abbreviated = {each for each, (long, _, wanted) in parted if long.startswith(name) and wanted in ("", value)}
+        flags = (abbreviated if len(name) > 2 else set()) or {word}
     return {_SAME_OPTIONS.get(flag, flag) for flag in flags}
 
 

@@ -3,7 +3,7 @@ Redacting twice is the same as once. Fast: a family of patterns is tried only wh
 with what only looks like a secret: hashes, UUIDs, packed images and minified code pass."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from os.path import commonprefix
 from typing import NamedTuple
@@ -149,10 +149,20 @@ class Redactor:
 
     def live(self) -> Callable[[str], str]:
         """The same for text that comes in pieces: a secret that is cut in two is held back until it is whole."""
-        return LiveText(self, [value for value, _ in self._values])
+        return LiveText(self)
 
     def finished_length(self, text: str) -> int:
-        return finished_length(text, [value for value, _ in self._values])
+        """How much of a text that may go on can be shown: behind it may be the beginning of a secret."""
+        length = len(text)
+        key = text.rfind(_KEY_BEGINS)
+        if key >= 0 and not _KEY_ENDS.search(text, key):
+            length = key
+        if (match := _BEGINS.search(text, max(0, len(text) - _TAIL))) is not None:
+            length = min(length, match.start())
+        for value, _ in self._values:  # the letters at the end of the text that are the beginning of the value
+            starts = range(min(len(text), len(value) - 1), _SHORTEST_START - 1, -1)
+            length = min(length, len(text) - next((size for size in starts if text.endswith(value[:size])), 0))
+        return length if len(text) - length <= _LONGEST_HELD else len(text)
 
 
 def _values(env: Mapping[str, str], extra: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -252,14 +262,13 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")
 class LiveText:
     """One stream. Text held at its end is only in the result. The last letters are checked again with the next."""
 
-    def __init__(self, redact: Callable[[str], str], values: Sequence[str]) -> None:
-        self._redact, self._values = redact, values
-        self._shown = ""
-        self._held = ""
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+        self._shown = self._held = ""
 
     def __call__(self, piece: str) -> str:
         text = self._shown + self._held + piece
-        length = finished_length(text, self._values)
+        length = self._redact.finished_length(text)
         if length <= len(self._shown):
             self._held += piece
             return ""
@@ -268,17 +277,3 @@ class LiveText:
         self._held = text[length:]
         self._shown = (self._shown + news)[-_KEPT:]
         return news
-
-
-def finished_length(text: str, values: Sequence[str]) -> int:
-    """How much of a text that may go on can be shown: behind it may be the beginning of a secret."""
-    length = len(text)
-    key = text.rfind(_KEY_BEGINS)
-    if key >= 0 and not _KEY_ENDS.search(text, key):
-        length = key
-    if (match := _BEGINS.search(text, max(0, len(text) - _TAIL))) is not None:
-        length = min(length, match.start())
-    for value in values:  # the letters at the end of the text that are the beginning of the value
-        starts = range(min(len(text), len(value) - 1), _SHORTEST_START - 1, -1)
-        length = min(length, len(text) - next((size for size in starts if text.endswith(value[:size])), 0))
-    return length if len(text) - length <= _LONGEST_HELD else len(text)

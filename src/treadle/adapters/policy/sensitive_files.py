@@ -48,39 +48,30 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(prefix + re.escape(text), re.DOTALL)
 
 
+_GLOB_TOKEN = re.compile(r"\*\*/|\*\*|\[(?P<set>.[^]]*)\]|\\(?P<escaped>.)|.", re.S)
+_GLOB_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
 def _translate_pattern(text: str) -> str:
     pieces: list[str] = []
-    index = depth = 0
-    while index < len(text):
-        letter = text[index]
-        if text.startswith("**/", index):
-            pieces.append("(?:.*/)?")
-            index += 2
-        elif text.startswith("**", index):
-            pieces.append(".*")
-            index += 1
-        elif letter == "*":
-            pieces.append("[^/]*")
-        elif letter == "?":
-            pieces.append("[^/]")
-        elif letter == "[" and (end := text.find("]", index + 2)) > 0:
-            inside = text[index + 1 : end].replace("\\", r"\\").replace("[", r"\[")
+    depth = 0
+    for match in _GLOB_TOKEN.finditer(text):
+        token = match[0]
+        if token in _GLOB_MEANINGS:
+            pieces.append(_GLOB_MEANINGS[token])
+        elif inside := match["set"]:
+            inside = inside.replace("\\", r"\\").replace("[", r"\[")
             pieces.append(f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
-            index = end
-        elif letter == "{" and "}" in text[index:]:
+        elif token == "{" and "}" in text[match.end() :]:
             pieces.append("(?:")
             depth += 1
-        elif letter == "}" and depth:
+        elif token == "}" and depth:
             pieces.append(")")
             depth -= 1
-        elif letter == "," and depth:
+        elif token == "," and depth:
             pieces.append("|")
-        elif letter == "\\" and index + 1 < len(text):
-            index += 1
-            pieces.append(re.escape(text[index]))
         else:
-            pieces.append(re.escape(letter))
-        index += 1
+            pieces.append(re.escape(match["escaped"] or token))
     return "".join(pieces) + ")" * depth
 
 
@@ -184,17 +175,17 @@ def find(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive |
     return by_name or next(find_linked(root, known_names[-1:], user_patterns), None)
 
 
-def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
+def find_linked(root: str, paths: Iterable[str], user_patterns: Mapping[str, bool]) -> Iterator[Sensitive]:
     """Why files are sensitive by links to them: with `CLAUDE.md -> docs/ai.md`, agents obey `docs/ai.md`. Paths are
     free of links. Links are looked for in the root and its hidden folders."""
     targets = _link_targets(root) if root else {}
     for path in paths if targets else ():
         for target, link in targets.items():
-            if is_below(path, target) and (sensitive := judge(link + path[len(target) :], own)) is not None:
+            if is_below(path, target) and (sensitive := judge(link + path[len(target) :], user_patterns)) is not None:
                 yield Sensitive(sensitive.path, sensitive.pattern, f"{sensitive.reason}; {link} is a link to {target}")
 
 
-def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
+def find_new(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """The reason why a new file of the project is sensitive by its name; None if it exists, or lies in a cache."""
     name = names(root, path)[-1]
     folders = name.split("/")
@@ -202,7 +193,7 @@ def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
         return None
     if os.path.lexists(os.path.join(root, name)) or CACHES.intersection(folders):
         return None
-    return judge_new(name, own)
+    return judge_new(name, user_patterns)
 
 
 def _link_targets(root: str) -> dict[str, str]:

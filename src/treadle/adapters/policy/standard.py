@@ -175,8 +175,9 @@ def _by_words_or_review(case: Case) -> Verdict:
             if by_words.decision != "allow":
                 return by_words
             allow_reason = by_words.reason
-        if (question := _ask_for_network(case)) is not None:
-            return question
+        wants = _missing_hosts(case)
+        if wants and not word_verdicts.find_allow_reason(case):  # a trusted command is tried without them
+            return _network_question(case, wants)
     return Verdict("review", allow_reason, act.finding.severity, changes.render_call(case.invocation, act))
 
 
@@ -286,12 +287,6 @@ def _with_standing_network(case: Case, verdict: Verdict) -> Verdict:
         reason = f"{verdict.reason}; {_network_reason(wants)}" if verdict.reason else _network_reason(wants)
         verdict = replace(verdict, reason=reason, offers=(*verdict.offers, *_network_offers(wants)), wants=wants)
     return replace(verdict, network=_allowed_hosts(case), barred=tuple(_denied_hosts(case)))
-
-
-def _ask_for_network(case: Case) -> Verdict | None:
-    """The question about a command whose words need hosts that it may not reach; None if trusted: then it is tried."""
-    wants = _missing_hosts(case)
-    return _network_question(case, wants) if wants and not word_verdicts.find_allow_reason(case) else None
 
 
 def _ask_after_failure(case: Case, rehearsal: Rehearsal) -> Verdict | None:

@@ -200,21 +200,25 @@ def _folder(case: Case) -> str | None:
 
 
 def _command(case: Case) -> Need | str:
-    if (need := _check_sensitive_writes(case)) is not None:
-        return need
+    options = case.options
+    if not options.auto_approve_sensitive_edits:  # a command that writes into a sensitive file edits it
+        if case.act.hidden_target and not (options.auto_approve_commands or options.mode == "autopilot"):
+            return Need("it writes a file whose name cannot be known beforehand", way_out=SENSITIVE_WAY)
+        if open_files := [each for each in case.sensitive if not _file_allowed(case, each, EDIT_TOOL)]:
+            return Need(f"it writes {render_sensitive(open_files)}", way_out=SENSITIVE_WAY)
     if allow_reason := find_allow_reason(case):
         return allow_reason
     if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
         return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves")
     if existing_path := _existing_target(case):
         return command_need(case, f"it writes {printable(existing_path)}, which is there already")
-    if case.act.files and case.options.mode == "confirm":
+    if case.act.files and options.mode == "confirm":
         return command_need(case, "it writes files")
     if case.act.finding.severity != "none":
         return command_need(case, render_rating(case.act))
-    return (
-        command_need(case, "every command is asked for") if case.every else f"auto-approved ({render_rating(case.act)})"
-    )
+    if case.every:
+        return command_need(case, "every command is asked for")
+    return f"auto-approved ({render_rating(case.act)})"
 
 
 def _existing_target(case: Case) -> str:
@@ -239,17 +243,6 @@ def command_need(case: Case, reason: str) -> Need:
     if rule_offers:
         ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(rule_offers[0].rule.pattern)}")
     return Need(reason, rule_offers, f"A person can {', or '.join(ways)}.")
-
-
-def _check_sensitive_writes(case: Case) -> Need | None:
-    """A command that writes into a sensitive file edits it."""
-    options = case.options
-    if options.auto_approve_sensitive_edits:
-        return None
-    if case.act.hidden_target and not (options.auto_approve_commands or options.mode == "autopilot"):
-        return Need("it writes a file whose name cannot be known beforehand", way_out=SENSITIVE_WAY)
-    open_files = [each for each in case.sensitive if not _file_allowed(case, each, EDIT_TOOL)]
-    return Need(f"it writes {render_sensitive(open_files)}", way_out=SENSITIVE_WAY) if open_files else None
 
 
 # -- files and other tools --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ left out of the commit, and a command such as `git clean` or `git init` meets no
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -342,8 +342,22 @@ def listening() -> set[str]:
         lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
     except OSError:
         return set()
-    names = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
+    rows = (line.split(None, 7) for line in lines)
+    named = {row[6].decode(): os.fsdecode(row[7]) for row in rows if len(row) == 8 and row[7][:1] != b"@"}
+    relative = {number: name for number, name in named.items() if name[:1] != "/"}
+    placed = (os.path.normpath(os.path.join(folder, relative[number])) for number, folder in _find_owners(relative))
+    names = {*named.values(), *placed} - {*relative.values()}
     return {name for name in names if _kind(name) == stat.S_IFSOCK}
+
+
+def _find_owners(sockets: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the folder of each process that has one of these sockets: a relative name is bound in such a folder. Left
+    out are processes of other users, and a daemon that went to another folder afterwards leads to no socket."""
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
+        with suppress(OSError):
+            targets = [os.readlink(each) for each in (process / "fd").iterdir()]
+            owned = {target[8:-1] for target in targets if target.startswith("socket:[")}.intersection(sockets)
+            yield from ((number, os.readlink(process / "cwd")) for number in owned)
 
 
 def mount_points() -> tuple[str, ...]:

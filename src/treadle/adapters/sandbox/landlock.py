@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from treadle.adapters.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
+from treadle.adapters.sandbox.launcher import Launcher, wrap_at_copy
 from treadle.adapters.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble, chores
 from treadle.base.file_system import is_below
 from treadle.errors import SandboxError
@@ -52,8 +52,7 @@ class Landlock(Sandbox):
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if (world := confinement.world) is not None:
-            cwd = at_folder(world, confinement.root, cwd)
-            return in_world(self._launcher, self.wrap(argv, in_the_copy(confinement, world), cwd), world, cwd)
+            return wrap_at_copy(self, self._launcher, argv, confinement, world, cwd)
         if self._abi < OLDEST:
             raise SandboxError(f"Landlock of this kernel (version {self._abi}) is too old; version {OLDEST} is needed")
         if isinstance(confinement.mount, View):

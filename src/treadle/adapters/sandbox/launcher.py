@@ -48,11 +48,14 @@ def at_folder(world: WorldMount, root: str, path: str) -> str:
     return path if below is None else world.folder if below == "." else f"{world.folder}/{below}"
 
 
-def in_the_copy(confinement: Confinement, world: WorldMount) -> Confinement:
-    """The confinement for a sandbox that can put nothing in the place of something else."""
-    root = confinement.root
+def wrap_at_copy(
+    sandbox: Sandbox, launcher: Launcher, argv: Sequence[str], confinement: Confinement, world: WorldMount, cwd: str
+) -> list[str]:
+    """The command line in a world, by a sandbox that can put nothing in the place of something else."""
+    root, cwd = confinement.root, at_folder(world, confinement.root, cwd)
     protected_paths = tuple(at_folder(world, root, path) for path in confinement.protected)
-    return msgspec.structs.replace(confinement, root=world.folder or root, protected=protected_paths, world=None)
+    inner = msgspec.structs.replace(confinement, root=world.folder or root, protected=protected_paths, world=None)
+    return in_world(launcher, sandbox.wrap(argv, inner, cwd), world, cwd)
 
 
 class NoSandbox(Sandbox):

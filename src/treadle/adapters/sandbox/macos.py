@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from treadle.adapters.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
+from treadle.adapters.sandbox.launcher import Launcher, wrap_at_copy
 from treadle.base.file_system import folders_between
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, all_hosts
@@ -31,8 +31,7 @@ class SandboxExec(Sandbox):
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if (world := confinement.world) is not None:
-            cwd = at_folder(world, confinement.root, cwd)
-            return in_world(Launcher(), self.wrap(argv, in_the_copy(confinement, world), cwd), world, cwd)
+            return wrap_at_copy(self, Launcher(), argv, confinement, world, cwd)
         if isinstance(confinement.mount, View):
             raise SandboxError("sandbox-exec has no copy-on-write view of the project")
         del cwd  # the caller starts the command in that folder

@@ -577,6 +577,8 @@ terraform apply
 aws s3 rm s3://bucket --recursive
 gh repo delete x
 git push --force
+git push --forc
+git push --delet origin main
 git push -f origin main
 git push --force-with-lease
 git push origin +main
@@ -584,12 +586,14 @@ git push origin :main
 git push origin --delete main
 git push --mirror
 git reset --hard
+git reset --har
 git reset --hard HEAD~3
 git clean -fdx
 git clean -f
 git checkout -- .
 git checkout .
 git checkout -f
+git checkout --forc
 git restore .
 git branch -D x
 git stash drop

@@ -4,6 +4,7 @@ import os
 import pty
 import socket
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -259,6 +260,18 @@ def test_sockets_of_daemons_are_closed_however_young(bubblewrap: Grounds) -> Non
             assert bubblewrap.run(LEVEL, connecting(f"'{path}'")).stdout == ""
     old.unlink()
     assert str(old) not in listening()
+
+
+def test_a_socket_that_was_bound_by_a_relative_path_is_closed(bubblewrap: Grounds) -> None:  # S-18
+    path = bubblewrap.folder / "relative.sock"
+    script = "import socket; s = socket.socket(1); s.bind('relative.sock'); s.listen(); print(1, flush=True); input()"
+    line = [sys.executable, "-c", script]
+    with subprocess.Popen(line, cwd=path.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline()
+        assert str(path) in listening()
+        assert bubblewrap.run(LEVEL, connecting(f"'{path}'")).stdout == ""
+        daemon.communicate(b"\n")
 
 
 def test_a_socket_that_vanishes_keeps_no_command_from_starting(bubblewrap: Grounds) -> None:  # S-18

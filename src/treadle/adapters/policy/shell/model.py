@@ -103,14 +103,14 @@ class Options(msgspec.Struct, frozen=True):
 
     def has(self, *names: str) -> bool:
         """True if one of the options was given. A long name also matches its prefix of three letters or more."""
-        return any(
-            flag == name or (len(name) > 3 and len(flag) >= 3 and name.startswith(flag))
-            for name in names
-            for flag in self.flags
-        )
+        return any(_is_option(flag, name) for name in names for flag in self.flags)
 
     def all(self, *names: str) -> list[str]:
-        return [value for name, value in self.values if name in names]
+        return [value for flag, value in self.values if any(_is_option(flag, name) for name in names)]
+
+
+def _is_option(flag: str, name: str) -> bool:
+    return flag == name or (len(name) > 3 and len(flag) >= 3 and name.startswith(flag))
 
 
 def read(args: Iterable[str], valued: str = "", *, until_word: bool = False) -> Options:
@@ -143,7 +143,7 @@ def _option(word: str, more: list[str], takes: frozenset[str], flags: list[str],
         flags.append(name)
         if equals:
             values.append((name, value))
-        elif name in takes and more:
+        elif more and any(_is_option(name, each) for each in takes):
             values.append((name, more[0]))
             return 1
         return 0

@@ -159,5 +159,9 @@ def setting(name: str, value: str) -> list[Rating]:
         return [Rating("medium" if has_known_places else "high", reason)]
     if starts_programs(name, value) or _LOADED.fullmatch(name):
         harmless = value.strip() in _HARMLESS
-        return [] if harmless else [Rating("high", f"sets {name}, by which programs run code"), *ruin(value)]
+        return (
+            []
+            if harmless
+            else [Rating("high", f"sets {name}, by which programs run code", hides_commands=True), *ruin(value)]
+        )
     return [Rating("medium", f"sets {name}, which other programs obey")] if _OBEYED.fullmatch(name) else []

@@ -9,7 +9,7 @@ import msgspec
 from treadle.adapters.policy.shell import model
 from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, Severity, ShellCall, names, read, table
 from treadle.adapters.policy.shell.places import deleting, reading, resolve, ruin, setting, writing
-from treadle.adapters.policy.shell.wrappers import SHELLS, wrapper
+from treadle.adapters.policy.shell.wrappers import SHELLS, can_hide_commands, wrapper
 
 # A severity with its reason, and below it the programs, some only where `~` their words match. `network` is medium, and
 # the words need the network. `git` matches from its verb on, `git-options` before it.
@@ -84,12 +84,12 @@ high sets what git obeys or runs
   git git-options ~ (?:-c|^config.*)\s*\b(?i:core\.|\S*(?:alias|pager|editor|include|filter|url|tool)\b)
   git ~ ^config\b.*--(?:global|system)
 high overwrites or deletes on the remote
-  git ~ ^push\b.*\s(?:-f|--force\S*|--delete|-d|--mirror|--prune|[+:]\S+)(?:\s|$)
+  git ~ ^push\b.*\s(?:-f|--for\S*|--de\S*|-d|--m\S*|--pru\S*|[+:]\S+)(?:\s|$)
 high throws work or history away that exists nowhere else
-  git ~ ^reset\b.*\s--(?:hard|merge|keep)|^clean\b|^restore\b(?!.*\s(?:-S|--staged))
-  git ~ ^(?:checkout|switch)\b.*\s(?:-f|--force|--discard-changes|--|\.)(?:\s|$)
+  git ~ ^reset\b.*\s--(?:h|me|k)|^clean\b|^restore\b(?!.*\s(?:-S|--staged))
+  git ~ ^(?:checkout|switch)\b.*\s(?:-f|--for\S{0,2}|--di\S*|--|\.)(?:\s|$)
   git ~ ^branch\b.*\s(?:-D|-d\s+-f|-f\s+-d)|^stash\s+(?:drop|clear)|^rm\b(?!.*--cached).*\s-\w*r
-  git ~ ^reflog\s+(?:expire|delete)|^gc\b.*--prune=|^prune\b|^worktree\b.*\s(?:-f|--force)
+  git ~ ^reflog\s+(?:expire|delete)|^gc\b.*--pru\w*=|^prune\b|^worktree\b.*\s(?:-f|--for)
   git ~ ^(?:filter-branch|filter-repo|replace|fast-import|update-ref|symbolic-ref)\b
 medium runs code, settings or packages of the project
   make gmake cmake ninja meson bazel just task rake tox nox pytest jest vitest mocha phpunit rspec ctest tsc webpack
@@ -238,17 +238,13 @@ def _within(call: ShellCall) -> bool:
         return False
     if call.name in _NAMING:
         names_of_variables = (*operands, *(options.all("a") if call.name == "read" else ()))
-        are_harmless = all(
-            re.fullmatch(r"[A-Za-z_]\w*", name) and not setting(name, UNKNOWN) for name in names_of_variables
-        )
-        return are_harmless and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
+        harmless = [re.fullmatch(r"[A-Za-z_]\w*", name) and not setting(name, UNKNOWN) for name in names_of_variables]
+        return all(harmless) and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
     match call.name:
         case "date":
             return all(word.startswith("+") for word in operands)
-        case "set":
-            return (
-                bool(call.args) and "keyword" not in call.args
-            )  # else it shows the environment, or words set variables
+        case "set":  # else it shows the environment, or words set variables
+            return bool(call.args) and "keyword" not in call.args
         case "uniq":
             return len(operands) < 2
     return True
@@ -307,6 +303,8 @@ def judge(call: ShellCall) -> Meanings:
         yield from (Rating("none", each.reason, network=True) for each in rated if each.network)
         return
     yield from rated
+    if can_hide_commands(call, is_interpreter=_INTERPRETER.fullmatch(name) is not None):
+        yield Rating("none", "", hides_commands=True)
     if _INTERPRETER.fullmatch(name):
         yield from _interpreter(call)
     elif not rated and inner is None:
@@ -418,6 +416,15 @@ _GIT_VERBS: dict[str, tuple[str, str, str]] = {
 }  # commands that look only with these words or these options, and never with the last ones
 _GIT_FILTERS = "setup env-filter tree-filter index-filter parent-filter msg-filter commit-filter tag-name-filter"
 _GIT_SCRIPTS = {"rebase": "x exec", "difftool": "x extcmd", "filter-branch": _GIT_FILTERS}  # a shell runs their values
+_GIT_HELPERS = table(
+    """
+    fetch pull : upload-pack
+    clone : u upload-pack c config
+    push archive : receive-pack exec
+    ls-remote : upload-pack exec
+    grep : O open-files-in-pager
+    """
+)  # options that name a program: a pager, or the other end of a transfer
 
 
 def _git(call: ShellCall) -> Meanings:
@@ -426,7 +433,11 @@ def _git(call: ShellCall) -> Meanings:
     if _git_only_looks(global_options, options.operands):
         return
     all_ratings = ratings(ShellCall("git", options.operands))
-    all_ratings += ratings(ShellCall("git-options", global_options))
+    option_ratings = ratings(ShellCall("git-options", global_options))
+    all_ratings += option_ratings
+    helper_options = _GIT_HELPERS.get("".join(options.operands[:1]), "")
+    if option_ratings or read(options.operands[1:], helper_options).all(*helper_options.split()):
+        yield Rating("none", "", hides_commands=True)
     yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
     yield from _commands_of_git(options.operands)
 

@@ -127,9 +127,6 @@ class Walker:
             self.record.fail("it can be read in more than one way")
         self.node(root, stdin)
 
-    def walk_nested_text(self, text: str, shell: ShellMemory, scope: Scope, stdin: str | None) -> None:
-        Walker(self.record, shell, scope).text(text, stdin)
-
     # ---- statements
     def node(self, node: "Node", stdin: str | None = None) -> str:
         """Reads a statement; returns what it prints, as far as that is literal."""
@@ -233,7 +230,8 @@ class Walker:
             place = parse.word(targets[:1], self)
             if operator in ("<", "<&"):
                 stdin = "" if place == "/dev/null" else UNKNOWN
-                self._read_from(place)
+                self.record.words.append(("", place))
+                self.record.notes += [rating] if (rating := reading(place, self.shell.cwd)) else []
             elif not (operator == ">&" and place.strip("-").isdigit()):
                 writes += (UNKNOWN if re.search(r"[*?\[]", place) else place,)
         return Redirections(stdin, writes, late)
@@ -337,7 +335,7 @@ class Walker:
             elif isinstance(meaning, model.Script) and meaning.text.strip(UNKNOWN + " \n\t"):
                 there = shell if simple.argv[0] in ("eval", "trap") else ShellMemory(shell.cwd)
                 stdin = None if meaning.text == simple.stdin else simple.stdin
-                self.walk_nested_text(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
+                Walker(self.record, there, scope.inside(mask_unknown(simple.argv[0]))).text(meaning.text, stdin)
 
     def _program(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
         name, args = simple.argv[0], simple.argv[1:]
@@ -392,11 +390,6 @@ class Walker:
         self.record.words += [("" if scope.captured else program, word) for word in simple.argv[1:]]
         self.record.words += [("", place) for place in simple.writes]
 
-    def _read_from(self, place: str) -> None:
-        self.record.words.append(("", place))
-        if rating := reading(place, self.shell.cwd):
-            self.record.notes.append(rating)
-
     # ---- functions and loops
     def _define(self, node: "Node") -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -443,7 +436,7 @@ class Walker:
         if source.startswith("`") or (source.startswith("$(") and "<<" in source):
             inner = re.sub(r"\\([\\`$])", r"\1", source[1:].removesuffix("`")) if source[0] == "`" else source[2:-1]
             self.record.notes += ruin(inner) if "<<" in inner else ()
-            self.walk_nested_text(inner, ShellMemory(self.shell.cwd), self._scope(True).inside(source[0]), None)
+            Walker(self.record, ShellMemory(self.shell.cwd), self._scope(True).inside(source[0])).text(inner)
         elif node.named_children and all(child.type == "file_redirect" for child in node.named_children):
             self._redirections(node.named_children, Redirections())
         else:

@@ -1,5 +1,7 @@
 """Programs that run others: which words they run, and what it means that they do."""
 
+import re
+
 from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, NestedCommand, Rating, Script, ShellCall, read, table
 
 SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash"])
@@ -38,6 +40,81 @@ _POWERS = table(
 )
 
 
+COMMAND_OPTIONS = table(
+    """
+    tar gtar bsdtar : to-command use-compress-program I F info-script new-volume-script rsh-command checkpoint-action
+    rsync : e rsh
+    ssh scp sftp : o
+    scp sftp : S D
+    split : filter
+    sort : compress-program
+    tcpdump : z
+    zip : TT unzip-command
+    man : P pager H html
+    nc ncat netcat : e c exec sh-exec
+    vim vi nvim view ex gvim : c cmd
+    emacs : e eval execute
+    gdb lldb : ex eval-command o one-line
+    go : exec toolexec vettool
+    make gmake bmake : E eval
+    """
+)  # options whose value is a command or code, by program
+_PLAIN_HELPER = re.compile(r"(?:ssh|gzip|bzip2|xz|zstd|pigz|lz4|cat)(?:\s+-[A-Za-z0-9]+|\s+\d+)*|dot|echo(?:=.*)?")
+_SSH_COMMAND = re.compile(r"\s*(?:proxy|local|knownhosts)command[\s=]", re.I)
+_CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErp]|-[ceE].+|--(?:eval|exec|print|command)(?:=.*)?|-(?:eval|Command)", re.S)
+_VALUED = ("-W", "-X", "-I", "-C", "-l", "-L", "--require", "--import", "--loader")  # options of interpreters
+_STARTS_COMMANDS = re.compile(
+    r"system|popen|spawn|exec|process|fork|eval|compile|shell|pty|ctypes|importlib|import_module|__|getattr|modules"
+    r"|\bos\b|posix|`|\bqx\b|%x|\brun\b|\bopen\b.*\||\bcmd\b|\bsh\b|passthru|proc_open|:!",
+    re.I | re.S,
+)  # words without which code in an interpreter starts no program
+_AWK = frozenset(["awk", "gawk", "mawk", "nawk"])
+_AWK_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_AWK_RUNS = re.compile(r"\bsystem\s*\(|\bprintf?\b[^;}\n]*(?<!\|)\|(?!\|)|\|&?\s*getline|@\w")
+_SED_RUNS = re.compile(
+    r"(?:^|[;{}\n!\d$/])\s*e(?:\s|;|$)|s(?P<mark>[^\w\s])(?:\\.|(?!(?P=mark)).)*(?P=mark)(?:\\.|(?!(?P=mark)).)*(?P=mark)"
+    r"[gpIiMm\d]*e",
+    re.S,
+)
+_CLIENT_RUNS = re.compile(r"\\!|\bsystem\b|\.shell\b|\bto\s+program\b|^!|^\s*(?:shell|python|pipe)\b", re.I)
+
+
+def can_hide_commands(call: ShellCall, *, is_interpreter: bool) -> bool:
+    """True if the program may run commands that stand in its code or in the values of its options (S-07)."""
+    name, args = call.name, call.args
+    code = " ".join(args)
+    if name in _AWK:
+        has_quoted_pattern = re.search(r'/[^/"]*"[^/"]*/', code)
+        return UNKNOWN in code or _AWK_RUNS.search(code if has_quoted_pattern else _AWK_TEXT.sub("", code)) is not None
+    if name in ("sed", "gsed"):
+        return any(_SED_RUNS.search(word) for word in args)
+    if name in ("psql", "mysql", "mariadb", "sqlite3"):
+        return any(_CLIENT_RUNS.search(text) for text in (*args, call.stdin or ""))
+    if is_interpreter:
+        return _has_code_with_commands(call)
+    names = COMMAND_OPTIONS.get(name, "")
+    options = read(args, names)
+    values = options.all(*names.split())
+    if name in ("ssh", "scp", "sftp"):  # of the settings that follow -o a few are commands
+        settings = (value for value in options.all("o") if _SSH_COMMAND.match(value) or value.startswith(UNKNOWN))
+        values = [*options.all("S", "D"), *settings]
+    commands = [word for word in args if re.match(r"\+[^\d/]", word)] if "cmd" in names.split() else []
+    return bool(commands) or any(not _PLAIN_HELPER.fullmatch(value) for value in values)
+
+
+def _has_code_with_commands(call: ShellCall) -> bool:
+    """True if the code that an interpreter gets by an option, or by its input instead of a script, may run commands."""
+    code = call.stdin or ""
+    for at, word in enumerate(call.args):
+        if _CODE_OPTION.fullmatch(word):
+            code = " ".join(call.args[at:])
+            break
+        if word == "-m" or (word[:1] != "-" and "".join(call.args[max(0, at - 1) : at]) not in _VALUED):
+            return False  # a module or a script
+    is_shell = call.name in ("pwsh", "powershell")
+    return bool(code) and (is_shell or UNKNOWN in code or _STARTS_COMMANDS.search(code) is not None)
+
+
 def wrapper(call: ShellCall) -> Meanings | None:
     """Return the commands and scripts that a program runs. None for a program that runs no other."""
     name, args = call.name, call.args
@@ -61,6 +138,8 @@ def wrapper(call: ShellCall) -> Meanings | None:
             return _script(call, args[0]) if args else []
         case "su" | "runuser" | "sg" | "script":
             return _with_text(call)
+        case "at" | "batch" if call.stdin is not None:
+            return _input(call)
         case "xargs" | "parallel":
             return _spread(call)
         case "find":

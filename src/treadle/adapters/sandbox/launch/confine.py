@@ -20,6 +20,7 @@ from fcntl import ioctl
 from time import time_ns
 
 from treadle.adapters.sandbox.launch import processes, system
+from treadle.adapters.sandbox.launch.libc import adopt_orphans
 from treadle.adapters.sandbox.launch.processes import descendants, end_as, end_descendants
 from treadle.adapters.sandbox.launch.protected_paths import ProtectedPaths
 from treadle.adapters.sandbox.launch.system import CANNOT, Ruleset
@@ -224,7 +225,7 @@ def main(words: list[str]) -> None:
             os.mkdir(f"{spec.private}/{HOME}", 0o700)
             with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
                 file.write(spec.gitconfig)
-        system.adopt_orphans()
+        adopt_orphans()
         pid, here = _start(spec, argv)
     except Exception as error:
         _report(f"the command could not be confined and did not run: {error}")

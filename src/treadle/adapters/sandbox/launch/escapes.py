@@ -14,6 +14,7 @@ from _collections_abc import Callable, Iterator
 from fcntl import ioctl
 from types import SimpleNamespace as Targets
 
+from treadle.adapters.sandbox.launch.processes import close_descriptors
 from treadle.adapters.sandbox.launch.system import call, check_return_value
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -184,22 +185,12 @@ def survive(targets: Targets) -> None:
     try:
         os.setsid()
         if os.fork() == 0:
-            _close_all_but(targets.asks, targets.tells)
+            close_descriptors(targets.asks, targets.tells)
             os.read(targets.asks, 1)
             time.sleep(2)  # a process that is about to be killed is dead by then
             os.write(targets.tells, b"alive")
     finally:
         os._exit(0)
-
-
-def _close_all_but(*kept_fds: int) -> None:
-    try:
-        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:
-        numbers = list(range(256))
-    for each in numbers:
-        if each not in kept_fds:
-            os.closerange(each, each + 1)  # which does not mind that it is closed
 
 
 ATTEMPTS: dict[str, Callable[[Targets], object]] = {

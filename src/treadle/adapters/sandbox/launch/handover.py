@@ -38,9 +38,10 @@ def main(words: list[str]) -> None:
         print(f"treadle: the command could not be given a network and did not run: {error}", file=sys.stderr)
         processes.end_as(system.CANNOT)
     os.close(go)
-    while (ended_pid := _next_to_end()) != sandbox:
-        _, status = os.waitpid(ended_pid, 0)
-        if ended_pid == proxy:
+    # The number of a child that has ended stays its own until it is waited for.
+    while (child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) and child.si_pid != sandbox:
+        _, status = os.waitpid(child.si_pid, 0)
+        if child.si_pid == proxy:
             proxy = 0
             if status:
                 print(ENDED, file=sys.stderr, flush=True)
@@ -59,13 +60,6 @@ def _start(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
     os.close(info_writer)
     os.close(go_reader)
     return pid, info, go
-
-
-def _next_to_end() -> int:
-    """Wait until a child has ended. Its number stays its own until it is waited for."""
-    child_status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-    assert child_status is not None
-    return child_status.si_pid
 
 
 def _pipe() -> tuple[int, int]:
@@ -121,11 +115,8 @@ def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
     try:
         system.die_with_parent(parent)
         os.dup2(listener, _ABOVE)
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.closerange(3, _ABOVE)
-        os.closerange(_ABOVE + 1, os.sysconf("SC_OPEN_MAX"))
+        processes.detach_streams()
+        processes.close_descriptors(0, 1, 2, _ABOVE)
         poll = select.poll()
         poll.register(_ABOVE, select.POLLIN)
         poll.poll()

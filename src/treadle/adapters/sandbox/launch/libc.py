@@ -4,6 +4,8 @@ load `ctypes` itself takes a supervisor longer than all that it does before the 
 import _ctypes
 import os
 
+_SET_SUBREAPER = 36
+
 
 class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]  # which has none at run time
     _type_ = "i"
@@ -21,6 +23,11 @@ class _Function(_ctypes.CFuncPtr):
 def control(option: int, value: int = 0) -> None:
     """prctl"""
     _call("prctl", option, _Word(value), _Word(0), _Word(0), _Word(0))
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parents die become children of this process instead of the system's first one."""
+    control(_SET_SUBREAPER, 1)
 
 
 def unshare(kinds: int) -> None:

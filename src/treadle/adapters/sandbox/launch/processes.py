@@ -4,12 +4,39 @@ how it ends itself, after all of them, and as the command did."""
 import _signal  # type: ignore[import-not-found]  # what `signal` wraps; that one would load half of the library
 import os
 import sys
+from _collections_abc import Callable
 
 _FORWARDED = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _LEFT_TO_THE_COMMAND = (_signal.SIGINT, _signal.SIGQUIT)
 """They come from the terminal, which sends them to the command itself."""
 GROUP = "_TREADLE_GROUP"  # The environment variable that names the folder of the control group for the command
 BROKEN_PIPE: int = _signal.SIGPIPE  # Python ignores this signal, and processes that Python starts would inherit that
+
+
+def try_to(action: "Callable[..., object]", *arguments: object) -> None:
+    """Do it as far as the system lets it be done. `contextlib.suppress` would take too long to load."""
+    try:  # noqa: SIM105
+        action(*arguments)
+    except OSError:
+        pass
+
+
+def close_descriptors(*kept_fds: int) -> None:
+    """Close all open descriptors but these, where there is /proc also those above the present limit."""
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        numbers = list(range(min(os.sysconf("SC_OPEN_MAX"), 1 << 16)))
+    for number in set(numbers) - {*kept_fds}:
+        os.closerange(number, number + 1)  # which does not mind that it is closed
+
+
+def detach_streams() -> None:
+    """Standard input, output and errors lead nowhere from now on."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
 
 
 def block_signals() -> "set[int]":
@@ -95,10 +122,7 @@ def end_descendants() -> None:
         if ended_pid == 0:
             for pid, (_, _, parent) in _all_processes().items():
                 if parent == os.getpid():
-                    try:
-                        os.kill(pid, _signal.SIGKILL)
-                    except OSError:
-                        continue
+                    try_to(os.kill, pid, _signal.SIGKILL)
 
 
 def end_as(code: int) -> None:

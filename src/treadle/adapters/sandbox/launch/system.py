@@ -11,7 +11,7 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
-_SET_DEATH_SIGNAL, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 36, 38
+_SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES = 1, 38
 _DROP_FROM_BOUNDING_SET, _AMBIENT, _AMBIENT_CLEAR = 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
@@ -93,8 +93,3 @@ def join_network(pid: int) -> None:
 
 def join(namespace: int, kind: int = 0) -> None:
     check_return_value(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
-
-
-def adopt_orphans() -> None:
-    """Descendants whose parents die become children of this process instead of the system's first one."""
-    control(_SET_SUBREAPER, 1)

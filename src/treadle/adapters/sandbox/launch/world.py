@@ -20,6 +20,7 @@ import time
 
 from treadle.adapters.sandbox.launch.become import own_namespaces
 from treadle.adapters.sandbox.launch.libc import mount, unshare
+from treadle.adapters.sandbox.launch.processes import detach_streams, try_to
 
 _NEW_MOUNTS = 0x20000
 _NOSUID, _NODEV, _REMOUNT, _RECURSIVE, _PRIVATE = 2, 4, 0x20, 0x4000, 0x40000
@@ -38,7 +39,7 @@ def main(words: list[str]) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _say(TAKEN)
+            return try_to(os.write, 1, TAKEN)
         if os.fork():  # leave the parent and its process group: the holder outlives the process that needed it first
             os._exit(0)
         os.setsid()
@@ -46,20 +47,10 @@ def main(words: list[str]) -> None:
         listener, spaces = _listen(spec["folder"], spec["socket"]), _new_namespaces()
         holder = Holder(listener, _mount_layers(spec), spaces, float(spec["idle_s"]))
     except OSError as error:
-        return _say(f"{error.strerror or error}".encode())
-    _say(READY)
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    os.close(null)
+        return try_to(os.write, 1, f"{error.strerror or error}".encode())
+    try_to(os.write, 1, READY)  # if its starter was killed, the next process that needs the world finds the socket
+    detach_streams()
     holder.serve()
-
-
-def _say(word: bytes) -> None:
-    try:
-        os.write(1, word)
-    except BrokenPipeError:
-        return  # its starter was killed; the next process that needs the world finds the socket
 
 
 def _listen(folder: str, name: str) -> "_socket.socket":

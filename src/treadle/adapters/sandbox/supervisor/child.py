@@ -10,6 +10,7 @@ import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import os
 
+from treadle.adapters.sandbox.launch.processes import try_to
 from treadle.adapters.sandbox.supervisor import tree
 from treadle.adapters.sandbox.supervisor.folder import EXIT, OUTPUT, SYNCED, VIEW
 from treadle.adapters.sandbox.supervisor.limits import limits_of, restrain
@@ -75,10 +76,8 @@ def _streams(job: Fields, ends: Ends) -> "tuple[int, int]":
         return terminal, terminal
     ends.output, stdout = os.pipe()
     os.set_blocking(ends.output, False)
-    try:  # noqa: SIM105
-        fcntl.fcntl(ends.output, fcntl.F_SETPIPE_SZ, 1 << 20)
-    except (AttributeError, OSError):  # not Linux, or the user has many wide pipes already
-        pass
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # not on macOS; and it fails if the user has many wide pipes already
+        try_to(fcntl.fcntl, ends.output, fcntl.F_SETPIPE_SZ, 1 << 20)
     if not job["input"]:
         return os.open(os.devnull, os.O_RDONLY), stdout
     stdin, ends.input = os.pipe()
@@ -160,10 +159,8 @@ class Recorder:
         if self.size:
             self._tail.append(self.size)
         if len(self._tail) > 2:
-            try:  # noqa: SIM105
-                os.unlink(f"{OUTPUT}{self._tail.pop(0)}")
-            except OSError:  # some file systems need free space to remove a file; the piece stays readable
-                pass
+            # Some file systems need free space to remove a file; then the piece stays readable.
+            try_to(os.unlink, f"{OUTPUT}{self._tail.pop(0)}")
 
     def _write(self, data: memoryview) -> None:
         try:

@@ -7,7 +7,8 @@ import marshal
 import os
 import time
 
-from treadle.adapters.sandbox.supervisor import tree
+from treadle.adapters.sandbox.launch.libc import adopt_orphans
+from treadle.adapters.sandbox.launch.processes import close_descriptors, detach_streams, try_to
 from treadle.adapters.sandbox.supervisor.child import Ends, Recorder, reserve_exit, start_child, sync_exit, write_exit
 from treadle.adapters.sandbox.supervisor.folder import ALIVE, BEGAN, CONTROL, EXIT, JOB, LOCK, OWNER, STOP
 from treadle.adapters.sandbox.supervisor.limits import limits_of
@@ -15,21 +16,10 @@ from treadle.adapters.sandbox.supervisor.tree import make_group
 from treadle.base.file_system import replace_file
 
 
-def _close_inherited() -> None:
-    """Close all inherited descriptors, also those whose numbers are above the present limit."""
-    try:
-        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:
-        numbers = list(range(os.sysconf("SC_OPEN_MAX")))
-    for number in numbers:
-        if number > 2:
-            os.closerange(number, number + 1)  # which does not mind that it is closed
-
-
 def main(folder: str) -> None:
     os.chdir(folder)
     umask = os.umask(0o077)
-    _close_inherited()
+    close_descriptors(0, 1, 2)  # which were inherited
     alive = os.open(ALIVE, os.O_RDWR)
     control = os.open(CONTROL, os.O_RDWR | os.O_NONBLOCK)  # before `stop` is looked for: a nudge is never too early
     woken = _hear_signals()
@@ -38,7 +28,7 @@ def main(folder: str) -> None:
     with open(JOB, "rb") as file:
         job = marshal.load(file)
     reserve_exit()
-    tree.adopt_orphans()
+    try_to(adopt_orphans)
     recorder = Recorder(job["output_cap"])
     if os.path.exists(STOP):
         write_exit("stopped", -15, False, recorder, "")
@@ -54,14 +44,8 @@ def main(folder: str) -> None:
                 error = failure.strerror or "its beginning cannot be noted"
         group = make_group(limits_of(job))
         ends = Ends() if error else start_child(job, umask, group)
-        try:  # noqa: SIM105 - tell the worker that the command runs, and let go of it
-            os.write(1, b"started\n")
-        except OSError:
-            pass  # it is dead; that is what this process is for
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.close(null)
+        try_to(os.write, 1, b"started\n")  # the worker may be dead; that is what this process is for
+        detach_streams()
         if error or ends.error:
             write_exit("failed", 127, False, recorder, error or ends.error)
         else:

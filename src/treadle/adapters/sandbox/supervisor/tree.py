@@ -12,31 +12,19 @@ import sys
 from _collections_abc import Callable
 
 from treadle.adapters.sandbox.launch.libc import control
-from treadle.adapters.sandbox.launch.processes import GROUP, descendants
+from treadle.adapters.sandbox.launch.processes import GROUP, descendants, try_to
 from treadle.base.process_folders import has_process_ended
 
 _SIGKILL, _SIGTERM, _SIGCONT, _SIGSTOP = 9, 15, 18, 19
 _BUBBLEWRAP = b"bwrap"
-_SUBREAPER, _DEATH_SIGNAL = 36, 1
+_DEATH_SIGNAL = 1
 _LINUX = sys.platform == "linux"
-
-
-def adopt_orphans() -> None:
-    if _LINUX:
-        _try_to(_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
     """In the command's process: have the kernel kill it with its supervisor, since no other process would."""
     if _LINUX:
-        _try_to(_DEATH_SIGNAL, _SIGKILL)
-
-
-def _try_to(option: int, value: int) -> None:
-    try:  # noqa: SIM105
-        control(option, value)
-    except OSError:  # this kernel, or what stands for one, does not know it
-        pass
+        try_to(control, _DEATH_SIGNAL, _SIGKILL)
 
 
 def launchers(first: int, sandbox: str) -> "set[int]":
@@ -55,31 +43,33 @@ def terminate(group: int, sandbox: str) -> None:
     """Ask everything to end. Bubblewrap stays, which would take everything with it at once; and so do its launchers,
     which would pass the signal on to it."""
     if not _LINUX:
-        return _signal(group, _SIGTERM, os.killpg)
+        return try_to(os.killpg, group, _SIGTERM)
     spared_pids = launchers(group, sandbox) if sandbox == "bubblewrap" else set()
     for pid, name in descendants().items():
         if name != _BUBBLEWRAP and pid not in spared_pids:
-            _signal(pid, _SIGTERM)
+            try_to(os.kill, pid, _SIGTERM)
 
 
 def kill(group: int, spared_pids: "set[int]") -> None:
     """End everything but the spared processes. The sandbox's first process takes all in it along at once; the rest is
     first brought to a standstill, or what forks quickly would get away."""
     if not _LINUX:
-        return _signal(group, _SIGKILL, os.killpg)
+        return try_to(os.killpg, group, _SIGKILL)
     for pid, name in descendants().items():
         if name == _BUBBLEWRAP:
-            _signal(pid, _SIGKILL)
+            try_to(os.kill, pid, _SIGKILL)
     stopped = set(spared_pids)
     for _ in range(50):
         new = descendants().keys() - stopped
         if not new:
             break
         for pid in new:
-            _signal(pid, _SIGSTOP)
+            try_to(os.kill, pid, _SIGSTOP)
         stopped |= new
     for pid in descendants():
-        _signal(pid, _SIGCONT if pid in spared_pids else _SIGKILL)  # the command may have suspended a spared one
+        try_to(
+            os.kill, pid, _SIGCONT if pid in spared_pids else _SIGKILL
+        )  # the command may have suspended a spared one
 
 
 def is_group_gone(group: int) -> bool:
@@ -128,13 +118,6 @@ def _number(pid: int, name: str, read: "Callable[[bytes], int]") -> int:
         return 0
 
 
-def _signal(pid: int, number: int, send: "Callable[[int, int], None]" = os.kill) -> None:
-    try:  # noqa: SIM105
-        send(pid, number)
-    except OSError:  # gone, or another user's
-        pass
-
-
 _MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 _MARKS = ("user.delegate", "trusted.delegate")
 _NAME = "command-"
@@ -170,7 +153,7 @@ class ControlGroup:
 
     def remove(self) -> None:
         if self._path:
-            _remove(self._path)
+            try_to(os.rmdir, self._path)
 
     def _tell(self, name: str, word: str) -> None:
         if self._path:
@@ -187,7 +170,7 @@ def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
         for name in os.listdir(above):
             # The kernel removes any empty group, and a group is empty before its command has entered it.
             if name.startswith(_NAME) and (f"{above}/{name}" == path or has_process_ended(name.removeprefix(_NAME))):
-                _remove(f"{above}/{name}")
+                try_to(os.rmdir, f"{above}/{name}")
         os.mkdir(path)
     except OSError:
         return ControlGroup()
@@ -227,16 +210,5 @@ def _write(file: str, word: str) -> None:
         descriptor = os.open(file, os.O_WRONLY)
     except OSError:  # this kernel, or this group, does not have it
         return
-    try:
-        os.write(descriptor, word.encode())
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
-
-
-def _remove(folder: str) -> None:
-    try:  # noqa: SIM105
-        os.rmdir(folder)
-    except OSError:
-        pass
+    try_to(os.write, descriptor, word.encode())
+    os.close(descriptor)
