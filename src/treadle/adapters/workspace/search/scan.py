@@ -39,14 +39,9 @@ class _Level(msgspec.Struct):
     rules: Ignoring
 
 
-def inherit(rules: Rules | None) -> Ignoring:
-    """The rules that hold at the top of a search, from above it."""
-    return Ignoring() if rules is None else Ignoring(((rules, 0),))
-
-
-def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
+def leaves(top: int, inherited: Ignoring) -> Iterator[Leaf]:
     """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
-    levels = [_read_folder(os.dup(top), "", inherit(inherited))]
+    levels = [_read_folder(os.dup(top), "", inherited)]
     try:
         while levels:
             level = levels[-1]
@@ -299,9 +294,10 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
             yield b"./" + os.fsencode(leaf.path), data
 
 
-def inherited_rules(descriptor: int) -> Rules | None:
+def inherited_rules(descriptor: int) -> Ignoring:
+    """The rules that hold at the top of a search, from above it."""
     if descriptor < 0:
-        return None
+        return Ignoring()
     with open(os.dup(descriptor), "rb") as file:
         file.seek(0)
-        return Rules(rules_of(file.read()))
+        return Ignoring(((Rules(rules_of(file.read())), 0),))
