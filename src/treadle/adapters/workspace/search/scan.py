@@ -148,7 +148,7 @@ _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _JOINERS = "\u200c\u200d"
 
 
-def odd_words(text: str) -> tuple[str, str] | None:
+def find_odd_words(text: str) -> tuple[str, str] | None:
     """The insides of the classes of all word characters of a text and of all others; None if they are as in `re`, which
     counts ² and ½ to them, but no accent that is a character of its own."""
 
@@ -166,7 +166,7 @@ def odd_words(text: str) -> tuple[str, str] | None:
 
 def python_pattern(pattern: str, *, ignore_case: bool = False, words: tuple[str, str] | None = None) -> str:
     """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], spaces, and the ends of words.
-    `words` are those of `odd_words`. re.error for classes within classes, which `re` would read as something else."""
+    `words`: see `find_odd_words`. re.error for classes within classes, which `re` would read as something else."""
     word, other = words or (r"\w", r"\W")
     begins, ends = rf"(?<![{word}])(?=[{word}])", rf"(?<=[{word}])(?![{word}])"
     edge, inner = (rf"(?:{begins}|{ends})", rf"(?!{begins}|{ends})") if words else (r"\b", r"\B")
@@ -267,7 +267,7 @@ def _work(job: SearchJob) -> None:
             if lines is None:
                 continue
             text = "\n".join(lines)
-            words = None if text.isascii() else odd_words(text)
+            words = None if text.isascii() else find_odd_words(text)
             pattern = usual_pattern if words is None else _compile(job, words)
             if not is_whole and not re.compile(pattern.pattern, pattern.flags | re.M).search(text):
                 continue
