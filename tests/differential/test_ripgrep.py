@@ -1,11 +1,13 @@
 """Our own search program against ripgrep: random patterns on random files, some of them no UTF-8 (T-04)."""
 
 import random
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from tests.differential.texts import random_cases
+from tests.faults.chance import SOAK
 from treadle.adapters.workspace.root import Root
 from treadle.adapters.workspace.search.search import Engine, ripgrep
 from treadle.errors import ToolError
@@ -30,6 +32,17 @@ _WORDS = (
     "€",
     "~",
     "&",
+    "cafe\u0301",
+    "x²",
+    "½",
+    "‿",
+    "\u200d",
+    "\x1c",
+    "\x85",
+    "\u2028",
+    "\u212a",
+    "\u017f",
+    "Ⓐ",
 )
 
 
@@ -64,6 +77,37 @@ def test_both_programs_find_the_same_lines(tmp_path: Path) -> None:
         refused += answers[0] is None
     assert total > 5
     assert not refused
+
+
+_KNOWN = [chr(number) for number in range(0x20000) if unicodedata.ucd_3_2_0.category(chr(number)) not in ("Cn", "Cs")]
+"""The characters of Unicode 3.2: both programs know them, whatever their version."""
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r":\w$", r":\W$", r":[\w-]$", r":[^\W]$", r":\b.", r":.\b$", r":\B", r":\<", r"\>$", r":\s$", r":[\s-]$", r":\S$"],
+)
+def test_both_programs_see_the_same_words_and_spaces(tmp_path: Path, pattern: str) -> None:
+    letters = [letter for letter in _KNOWN if letter not in "\0\n\r"]
+    (tmp_path / "a.txt").write_text("".join(f":{letter}\n" for letter in letters), newline="")
+    lines = [_search(tmp_path, program, Query(pattern, most=len(letters))) for program in (ripgrep("/nowhere"), None)]
+    differences = {letters[number - 1] for number in lines[0] ^ lines[1]}
+    assert not differences, sorted(map(ascii, differences))[:20]
+
+
+@pytest.mark.thorough(one_of=8)
+def test_both_programs_fold_the_same_cases_but_for_two_letters(tmp_path: Path) -> None:
+    cased = [letter for letter in _KNOWN if letter.casefold() != letter or letter.upper() != letter]
+    folding = [letter for letter in cased if letter not in "\u0130\u0131"]  # `re` takes both for an i
+    (tmp_path / "a.txt").write_text("".join(f":{letter}\n" for letter in folding))
+    for letter in folding[:: 1 if SOAK else 40]:
+        query = Query(f":{letter}$", ignore_case=True)
+        lines = [_search(tmp_path, program, query) for program in (ripgrep("/nowhere"), None)]
+        assert lines[0] == lines[1], ascii(letter)
+
+
+def _search(root: Path, program: str | None, query: Query) -> set[int]:
+    return {line.number for file in Engine(Root(str(root)), program).search(query, None).files for line in file.lines}
 
 
 def _random_text(chance: random.Random) -> bytes:

@@ -11,8 +11,7 @@ _STEP_S = 0.01
 
 @contextmanager
 def lock_file(path: str, patience_s: float) -> Iterator[None]:
-    """Makes the file if it is absent. Not re-entrant. TimeoutError if another process or thread keeps the lock too
-    long."""
+    """Makes the file if it is absent. Not re-entrant. TimeoutError if another process or thread keeps the lock."""
     end = time.monotonic() + patience_s
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -21,8 +21,7 @@ def is_async(function: AnyFunction) -> bool:
 
 
 class Signature:
-    """The parameters of a function. One of the type `context_type` is not part of the schema: the code that calls the
-    function fills it in."""
+    """The parameters of a function. The schema leaves out one of the type `context_type`, which the caller fills in."""
 
     def __init__(self, function: AnyFunction, name: str, context_type: type | None = None) -> None:
         self._name = name

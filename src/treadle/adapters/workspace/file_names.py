@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from treadle.adapters.workspace.paths.entries import closing_fd
-from treadle.adapters.workspace.paths.ignore import Rules
+from treadle.adapters.workspace.paths.ignore import Ignoring, Rules
 from treadle.adapters.workspace.search.scan import leaves
 
 MOST = 100_000
@@ -22,7 +22,7 @@ def file_names(root: str) -> list[str]:
     except (OSError, ValueError):  # a zero byte is in no path
         return []
     with closing_fd(top):
-        return [leaf.path for leaf in islice(leaves(top, Rules(_UNTYPED)), MOST)]
+        return [leaf.path for leaf in islice(leaves(top, Ignoring(((Rules(_UNTYPED), 0),))), MOST)]
 
 
 def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:

@@ -12,9 +12,8 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from itertools import chain
 
 import msgspec
 
@@ -191,13 +190,10 @@ class Git:
         return ran, output.decode(errors="surrogateescape")
 
 
-def blob_ids(size: int, chunks: Iterable[bytes]) -> frozenset[str]:
+def blob_ids(data: bytes) -> frozenset[str]:
     """The ids that a file of this content has in a repository: one for each kind of hash that repositories use."""
-    hashes = [hashlib.sha1(usedforsecurity=False), hashlib.sha256()]
-    for chunk in chain((b"blob %d\0" % size,), chunks):
-        for each in hashes:
-            each.update(chunk)
-    return frozenset(each.hexdigest() for each in hashes)
+    blob = b"blob %d\0%b" % (len(data), data)
+    return frozenset((hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(blob).hexdigest()))
 
 
 def git_program(folder: str) -> str | None:

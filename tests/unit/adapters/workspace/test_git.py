@@ -301,7 +301,7 @@ def test_a_repository_says_which_bytes_it_has(tmp_path: Path, kind: str) -> None
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "first")
     git(tmp_path, "gc", "-q")
-    there, absent = blob_ids(4, [b"on", b"e\n"]), blob_ids(4, [b"two\n"])
+    there, absent = blob_ids(b"one\n"), blob_ids(b"two\n")
     tree = git(tmp_path, "rev-parse", "HEAD^{tree}")
     blobs = open_git(tmp_path).has_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
     assert blobs == {git(tmp_path, "rev-parse", "HEAD:f")} <= there

@@ -161,9 +161,6 @@ class FromFolder:
     def let_go(self, paths: Iterable[str]) -> None:
         return None
 
-    def time_of(self, fd: int) -> int:
-        return self.TIME
-
     def mtime_ns(self, path: str) -> int:
         return self.TIME
 

@@ -42,11 +42,6 @@ class PathProgress(msgspec.Struct, frozen=True):
     stat: os.stat_result | None
     reason: str = ""
 
-    @property
-    def alone(self) -> bool:
-        """True if this is the file's only name."""
-        return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
-
 
 class Surveyor:
     """Looks how far changes have come. With a batch, what will be lost is kept; without it changes may have been begun.
@@ -145,8 +140,6 @@ def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str,
 class ContentSource(ABC):
     """Paths are relative to the root, in the form of `encode_path`."""
 
-    keeps_times = False  # True if files shall have the times that they have here, else when they are written
-
     @abstractmethod
     def open(self, path: str, state: FileState) -> int:
         """Return a descriptor of a regular file with the bytes that `path` shall have, open for reading at its
@@ -163,9 +156,6 @@ class ContentSource(ABC):
     def mtime_ns(self, path: str) -> int:
         """The time that the file shall have; 0: whenever it is written."""
         return 0
-
-    def time_of(self, fd: int) -> int:
-        return os.fstat(fd).st_mtime_ns if self.keeps_times else 0
 
     def list_touched_files(self) -> Iterable[tuple[str, int]]:
         return ()
@@ -204,12 +194,12 @@ class ChangeApplier:
         numbers: Mapping[str, str],
     ) -> None:  # fmt: skip
         self._open = [each for each in progress if each.standing in ("before", "half")]
-        self._folders, self._found, self._source = folders, progress, source
+        self._folders, self._found, self.source = folders, progress, source
         self._stage, self._numbers = stage, numbers
         self._conflicts: list[FileConflict] = []
         self._freeing = Freeing()
         self._touched: dict[tuple[str, ...], None] = {}
-        self._adopted: list[str] = []
+        self.adopted: list[str] = []
 
     @property
     def single(self) -> bool:
@@ -224,7 +214,7 @@ class ChangeApplier:
     def prepare(self, *, lasting: bool = True) -> int | None:
         """Make every new file ready that is not: from here on no space is needed any more. The file system that was
         synced as a whole for it, if one was. Unless it must be found again after a power cut, only the bytes are."""
-        with self._source.lend() as lent:
+        with self.source.lend() as lent:
             for each in self._open:
                 new_state, name = each.change.after, self._numbers[each.change.path]
                 if new_state is None or new_state.kind == "directory" or _mode_only(each) or self._stage.has(name):
@@ -245,19 +235,13 @@ class ChangeApplier:
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
         if old_state is not None and old_state.digest == new_state.digest:  # another mode; other names keep theirs
             with reading(*self._folders.of(path)) as source:
-                self._stage.file(name, source, new_state, self._source.mtime_ns(path), old)
+                self._stage.file(name, source, new_state, self.source.mtime_ns(path), old)
             return
         if lent is not None and self._stage.adopt(name, *lent.of(path), new_state, old):
-            self._adopted.append(path)
+            self.adopted.append(path)
             return
-        with closing_fd(self._source.open(path, new_state)) as source:
-            self._stage.file(name, source, new_state, self._source.time_of(source), old)
-
-    def from_here(self, progress: Sequence[PathProgress]) -> "ChangeApplier":
-        return ChangeApplier(self._folders, progress, self._source, self._stage, self._numbers)
-
-    def let_go(self) -> None:
-        self._source.let_go(self._adopted)
+        with closing_fd(self.source.open(path, new_state)) as source:
+            self._stage.file(name, source, new_state, self.source.mtime_ns(path), old)
 
     def make(self, closed_modes: Mapping[str, int]) -> list[FileConflict]:
         """`closed_modes` are folders that must be opened for it, with the modes that they get back."""
@@ -322,7 +306,7 @@ class ChangeApplier:
         if _mode_only(each):
             entries.chmod(folder, name, change.after.mode)
             with suppress(OSError, ToolError):
-                if time := self._source.mtime_ns(change.path):
+                if time := self.source.mtime_ns(change.path):
                     os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
         else:
             if not new:
@@ -363,7 +347,7 @@ class ChangeApplier:
     def _touch(self) -> None:
         """Files that stay as they are but for their time: `make` goes by that."""
         with suppress(OSError, ToolError):
-            for path, time in self._source.list_touched_files():
+            for path, time in self.source.list_touched_files():
                 status = self._folders.lstat(path)
                 if status is not None and st.S_ISREG(status.st_mode):
                     folder, name = self._folders.of(path)
@@ -383,7 +367,8 @@ class ChangeApplier:
 def _mode_only(each: PathProgress) -> bool:
     """True if only the mode changes, and the file has no other name outside the changes."""
     old_state, new_state = each.change.before, each.change.after
-    if old_state is None or new_state is None or old_state.kind != new_state.kind or not each.alone:
+    has_other_names = each.stat is not None and not _is_folder(each.stat) and each.stat.st_nlink != 1
+    if old_state is None or new_state is None or old_state.kind != new_state.kind or has_other_names:
         return False
     same_file = old_state.kind == "file" and each.standing != "half" and old_state.digest == new_state.digest
     return same_file or old_state.kind in ("directory", "fifo")

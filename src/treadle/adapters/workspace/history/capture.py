@@ -258,8 +258,7 @@ class Upkeep:
             self.tree_of(capture).unlink(missing_ok=True)
 
     def tidy(self, *, stage: bool) -> None:
-        """Remove what dead processes left half-done long ago; with `stage` also what they staged for settled
-        changes."""
+        """Remove what dead processes left half-done long ago; with `stage` also their staged files."""
         tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
         cutoff = time.time() - _ABANDONED_S
         for folder in (TREES, CAPTURES):
@@ -345,8 +344,7 @@ class Beginning:
             self._captures.move(_BEGINNING, files)
 
     def move_after_commit(self) -> None:
-        """After a commit, move the base state on for paths that are the same in copy and root; not for paths that were
-        changed since in either of them."""
+        """After a commit, move the base state on for the paths that are still the same in copy and root."""
         with self._images.batch() as batch:
             self.move([change for change in self.ours() if self._is_beneath(change, batch)])
 
@@ -363,8 +361,6 @@ class Beginning:
 
 
 class CopiedTree(ContentSource):
-    keeps_times = True
-
     def __init__(self, view: str) -> None:
         self._tree = f"{view}/{TREE}"
 

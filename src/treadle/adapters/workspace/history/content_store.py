@@ -23,7 +23,7 @@ import msgspec
 
 from treadle.adapters.workspace.paths import durable
 from treadle.adapters.workspace.paths.durable import Syncing, digest_of, write_at
-from treadle.adapters.workspace.paths.entries import closing_fd
+from treadle.adapters.workspace.paths.entries import READ, closing_fd
 from treadle.base.file_system import faultpoint
 from treadle.errors import NotFound, ToolError
 
@@ -119,8 +119,7 @@ class StoreBatch:
                 self._close_pack()
 
     def put_file(self, fd: int) -> str:
-        """Store the bytes of a regular file, from its beginning. The hash is that of the stored bytes, even if another
-        program writes to the file meanwhile."""
+        """Store the bytes of a regular file. The hash is theirs, even if another program writes to it meanwhile."""
         size = os.fstat(fd).st_size
         if size <= durable.CHUNK:
             data = os.pread(fd, size + 1, 0)
@@ -232,7 +231,6 @@ def place_of(objects: str, digest: str) -> str:
     return f"{objects}/{digest[:2]}/{digest}"
 
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 AFTER_IMAGES = "left"
 _ABANDONED_S = 86_400.0  # Seconds after which an unfinished file of a writer counts as abandoned
 
@@ -261,8 +259,7 @@ class ContentStore:
 
     @contextmanager
     def batch(self) -> Iterator["StoreBatch"]:
-        """Keep several things at once: all are durable when the block is left, or, with an error, as if nothing had
-        been. ToolError if they cannot be kept."""
+        """Keep several things, durably when the block is left; with an error, none. ToolError if that is impossible."""
         try:
             with self._lock(fcntl.LOCK_SH):
                 batch = StoreBatch(self._objects, self._incoming, durable=self._durable)
@@ -289,7 +286,7 @@ class ContentStore:
     def open(self, digest: str) -> int:
         """Return a descriptor of the object, verified, open for reading at its beginning; the caller closes it."""
         try:
-            fd = os.open(place_of(self._objects, digest), _READ)
+            fd = os.open(place_of(self._objects, digest), READ)
         except OSError as error:
             raise NotFound(f"What was there before ({digest[:12]}) is not kept any more.") from error
         with closing_fd(fd):
@@ -343,11 +340,9 @@ class ContentStore:
         unfinished long ago. With `going` it stops when that returns False, or where it would have to wait for a process
         that stores something; `since` is the shard where it stopped the last time."""
         count = size = 0
-        first = True
-        for shard in sorted(name for name in _names(self._objects) if name >= since):
-            if going is not None and not first and not going():
+        for number, shard in enumerate(sorted(name for name in _names(self._objects) if name >= since)):
+            if going is not None and number and not going():
                 return Swept(count, size, shard)
-            first = False
             try:
                 for removed_size in self._sweep_shard(shard, keep, older_than_s, dry=dry, wait=going is None):
                     count, size = count + 1, size + removed_size

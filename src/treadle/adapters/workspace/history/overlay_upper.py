@@ -11,7 +11,6 @@ name when it is whole."""
 import hashlib
 import os
 import shutil
-import stat
 import stat as st
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.states import Folders
 from treadle.adapters.workspace.paths import entries
+from treadle.adapters.workspace.paths.durable import write_at
 from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, explain
 from treadle.base.file_locks import lock_file
 from treadle.base.file_system import faultpoint, replace_file
@@ -61,8 +61,6 @@ _record = msgspec.json.Decoder(LayerRecord)
 
 class Upper(ContentSource):
     """`view` is the folder with `upper` and `began` in it. Paths are relative to the root, as the system gives them."""
-
-    keeps_times = True
 
     def __init__(self, view: str) -> None:
         self.view = view
@@ -229,8 +227,7 @@ _beginning_decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """The states of files before a world of layers first changed them: a line of JSON each, the first of a path
-    counts."""
+    """The states of files before a world first changed them: a line of JSON each, the first of a path counts."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_BEGINNINGS}"
@@ -325,8 +322,6 @@ def freeze_layer(upper: Upper, read_layer: Callable[[], LayerReading], into: str
 
 
 class FrozenLayer(ContentSource):
-    keeps_times = True
-
     def __init__(self, view: str) -> None:
         self._view = view
         self._layer = read_frozen(view)
@@ -368,14 +363,12 @@ def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileStat
     digest, size = hashlib.sha256(), 0
     with closing_fd(upper.open(path, state)) as source, closing_fd(os.open(goal, _NEW, 0o600)) as copy:
         status = os.fstat(source)
-        if not stat.S_ISREG(status.st_mode):
+        if not st.S_ISREG(status.st_mode):
             raise ToolError(_BUSY)
         while size < status.st_size and (block := os.read(source, min(_CHUNK, status.st_size - size))):
             digest.update(block)
+            write_at(copy, block, size)
             size += len(block)
-            view = memoryview(block)
-            while view:
-                view = view[os.write(copy, view) :]
         os.utime(copy, ns=(status.st_mtime_ns, status.st_mtime_ns))
     return FileState("file", state.mode, digest.hexdigest(), size)
 

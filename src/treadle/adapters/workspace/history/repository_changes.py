@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import islice
 
 from treadle.adapters.workspace.git import Git, blob_ids
-from treadle.adapters.workspace.history.git_index import GITLINK, IndexMarks, index_marks
+from treadle.adapters.workspace.history.git_index import GITLINK, index_marks
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import is_below
 from treadle.diff.changes import cache_of, count, in_git
@@ -81,8 +81,10 @@ class RepositoryChanges:
         inside = (file for file in self._all if file.path.startswith(_PREFIX))
         self._files = {decode_path(file.path)[len(_PREFIX) :]: file for file in inside}
         indexes = (file for file in self._files.values() if _INDEX.fullmatch(file.path) and _is_file(file.after))
-        both = self._before, self._after
-        self._marks = {file.path: [self._marks_of(file, content) for content in both] for file in indexes}
+        self._marks = {
+            file.path: [index_marks(read(file, _LARGEST_INDEX)) for read in (self._old_text, self._new_text)]
+            for file in indexes
+        }
 
     def new_gitlinks(self) -> dict[str, str]:
         """Indexes that link repositories which they did not link before, by path with the reason."""
@@ -109,7 +111,7 @@ class RepositoryChanges:
             if file.after.size > _LARGEST_TEXT:
                 yield f"leaves {file.path} so large that its steps were not read"
                 continue
-            lines = self._text(file, self._after).split(b"\n")
+            lines = self._new_text(file).split(b"\n")
             odd = next((line for line in lines if pattern.fullmatch(line.removesuffix(b"\r")) is None), None)
             if odd is not None:
                 yield f"leaves a step in {file.path} that git would carry out: {os.fsdecode(odd[:200])}"
@@ -131,7 +133,7 @@ class RepositoryChanges:
                 yield f"leaves .git/{path} in a form that git cannot read"
 
     def _is_readable_ref(self, file: FileChange) -> bool:
-        return _is_file(file.after) and _REFERENCE.fullmatch(self._text(file, self._after)) is not None
+        return _REFERENCE.fullmatch(self._new_text(file)) is not None
 
     def _read_packed_refs(self) -> tuple[dict[str, str], dict[str, str]]:
         file = self._files.get("packed-refs", _NO_CHANGE)
@@ -139,7 +141,9 @@ class RepositoryChanges:
 
     def _lost_refs(self) -> Iterator[str]:
         deleted_refs = dict(self._deleted_refs())
-        stashes = self._dropped_stashes()
+        stash_log = self._files.get(f"logs/{_STASH}", _NO_CHANGE)
+        remaining_stashes = set(_logged_ids(self._new_text(stash_log)))
+        stashes = [id for id in _logged_ids(self._old_text(stash_log)) if id not in remaining_stashes]
         if not deleted_refs and not stashes and not any(path.startswith("logs/") for path in self._files):
             return
         remaining_ids = self._remaining_ids()
@@ -165,7 +169,7 @@ class RepositoryChanges:
             if not _is_file(file.before):  # a loose file stands before the packed reference
                 id = was.get(path, "") if _is_file(file.after) else ""
             else:
-                id = self._text(file, self._before).strip().decode(errors="replace")
+                id = self._old_text(file).strip().decode(errors="replace")
             is_held = id in self._collect_logged_ids(path) if self._is_readable_ref(file) else now.get(path) == id
             if _ID.fullmatch(id) and not is_held:
                 yield path, id
@@ -191,7 +195,7 @@ class RepositoryChanges:
             if ref in (path, _STASH) or not _is_file(file.before) or not (ref == "HEAD" or self._is_loose(ref)):
                 continue
             now = set(_logged_ids(self._log_after(path), both=True))
-            ids.update(id for id in _logged_ids(self._text(file, self._before), both=True) if id not in now)
+            ids.update(id for id in _logged_ids(self._old_text(file), both=True) if id not in now)
         return frozenset(ids - {"0" * 40, "0" * 64})
 
     def _text_on_disk(self, path: str) -> bytes:
@@ -203,11 +207,6 @@ class RepositoryChanges:
         file = self._files.get(name)
         return self._root.inspect(_PREFIX + name) is not None if file is None else _is_file(file.after)
 
-    def _dropped_stashes(self) -> tuple[str, ...]:
-        log = self._files.get(f"logs/{_STASH}", _NO_CHANGE)
-        remaining_ids = set(_logged_ids(self._new_text(log)))
-        return tuple(id for id in _logged_ids(self._old_text(log)) if id not in remaining_ids)
-
     def _remaining_ids(self) -> frozenset[str]:
         """The commits that references point to afterwards, with the parents of those that the changes made."""
         ids: set[str] = set()
@@ -216,7 +215,7 @@ class RepositoryChanges:
         ids.update(id for name, id in packed.items() if name not in loose)
         for path, file in self._files.items():
             if (path.startswith("refs/") or path == "HEAD") and _is_file(file.after):
-                ids.add(self._text(file, self._after).strip().decode(errors="replace"))
+                ids.add(self._new_text(file).strip().decode(errors="replace"))
         if self._root.ground is None:
             ids.update(id for path, id in _loose_refs(self._root.path) if path not in self._files)
         return self._with_new_parents(each for each in ids if _ID.fullmatch(each))
@@ -229,8 +228,8 @@ class RepositoryChanges:
             if id in commits:
                 continue
             commits.add(id)
-            if id in new and _is_file(new[id].after):
-                todo += _parents(self._text(new[id], self._after))
+            if id in new:
+                todo += _parents(self._new_text(new[id]))
         return frozenset(commits)
 
     def _all_reachable(self, ids: Set[str], remaining_ids: frozenset[str]) -> bool:
@@ -259,8 +258,7 @@ class RepositoryChanges:
         for file in self._all:
             if not file.path.startswith(_PREFIX) and _is_file(file.after):
                 with suppress(ToolError):
-                    data = self._after(file, _LARGEST_TEXT)
-                    ids |= blob_ids(len(data), (data,))
+                    ids |= blob_ids(self._after(file, _LARGEST_TEXT))
         return ids
 
     def _lost_objects(self) -> Iterator[str]:
@@ -310,22 +308,15 @@ class RepositoryChanges:
                         ids.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
         return ids
 
-    def _text(self, file: FileChange, content: Content) -> bytes:
+    def _old_text(self, file: FileChange, most: int = _LARGEST_TEXT) -> bytes:
         with suppress(ToolError):
-            return content(file, _LARGEST_TEXT)
+            return self._before(file, most) if _is_file(file.before) else b""
         return b""
 
-    def _old_text(self, file: FileChange) -> bytes:
-        return self._text(file, self._before) if _is_file(file.before) else b""
-
-    def _new_text(self, file: FileChange) -> bytes:
-        return self._text(file, self._after) if _is_file(file.after) else b""
-
-    def _marks_of(self, file: FileChange, content: Content) -> IndexMarks:
+    def _new_text(self, file: FileChange, most: int = _LARGEST_TEXT) -> bytes:
         with suppress(ToolError):
-            if content is self._after or _is_file(file.before):
-                return index_marks(content(file, _LARGEST_INDEX))
-        return IndexMarks()
+            return self._after(file, most) if _is_file(file.after) else b""
+        return b""
 
 
 def packed_refs(data: bytes) -> dict[str, str]:
@@ -420,8 +411,7 @@ def _named_by_project(root: Root) -> set[str]:
 
 
 def _named_by_user() -> set[str]:
-    """Relative paths in the user's own configuration hold in every project. A word without a slash is a program of the
-    search path, unless it is the folder of hooks."""
+    """Only relative paths. A word without a slash is a program of the search path, unless it is the folder of hooks."""
     named_paths: set[str] = set()
     for name in _USER_CONFIGURATIONS:
         data = b""
@@ -482,8 +472,7 @@ def unrecoverable(
 
 
 def _is_removed(root: Root, file: FileChange) -> bool:
-    """True if next to nothing is left of a file: it is gone, emptied or something else by now, less than a tenth of its
-    size is left, or less than a tenth of its lines."""
+    """True if a file is gone, or less than a tenth of its size or of its lines is left."""
     before, after = file.before, file.after
     old_size = before.size if before is not None and before.kind == "file" else 0
     new_size = after.size if after is not None and after.kind == "file" else 0
@@ -501,6 +490,5 @@ def _is_removed(root: Root, file: FileChange) -> bool:
 
 def _ids(root: Root, file: FileChange) -> frozenset[str]:
     with suppress(ToolError):
-        data = root.read_bytes(decode_path(file.path), _LARGEST_ASKED)
-        return blob_ids(len(data), (data,))
+        return blob_ids(root.read_bytes(decode_path(file.path), _LARGEST_ASKED))
     return frozenset()

@@ -8,14 +8,13 @@ from contextlib import suppress
 from typing import Self
 
 from treadle.adapters.workspace.paths.durable import Freeing, Syncing, copy, private_folder, temp_name
-from treadle.adapters.workspace.paths.entries import LIST, closing_fd, lstat
+from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, lstat
 from treadle.protocol.files import FileState, decode_path
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ORIGIN = "user.overlay.origin"  # Where a file that is adopted from a view came from
 _HARMLESS = {_ORIGIN, "security.selinux"}  # Attributes of an adopted file; others would not be carried over
 _LIST = "system.posix_acl_"
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StagingFolder:
@@ -147,7 +146,7 @@ class StagingFolder:
             os.chmod(goal, st.S_IMODE(status.st_mode), dir_fd=folder)
         else:
             os.chmod(name, 0o600, dir_fd=self._fd)
-            ready = os.open(name, _READ, dir_fd=self._fd)
+            ready = os.open(name, READ, dir_fd=self._fd)
             with closing_fd(ready) as source, closing_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
                 copy(source, fd)
                 os.fchmod(fd, st.S_IMODE(status.st_mode))

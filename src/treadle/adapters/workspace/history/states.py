@@ -19,7 +19,7 @@ from treadle.adapters.workspace.history.content_store import SMALL as PACKED
 from treadle.adapters.workspace.history.content_store import StoreBatch
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import digest_of
-from treadle.adapters.workspace.paths.entries import READ, Missing, closing_fd, lstat
+from treadle.adapters.workspace.paths.entries import HOLD, READ, Missing, closing_fd, lstat
 from treadle.adapters.workspace.root import Root
 from treadle.diff.diff import count_lines
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
@@ -98,9 +98,6 @@ def _begins_alike(old_content: FileContent, new_content: FileContent) -> bool:
     return 10 * (Counter(old_lines) & Counter(new_lines)).total() >= len(old_lines)
 
 
-_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 def signature(status: os.stat_result | None) -> tuple[int, ...] | None:
     """The values by which an unchanged entry is recognized without reading it."""
     if status is None:
@@ -136,17 +133,10 @@ def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState |
 def matches(folder: int, name: str, expected: FileState | None) -> bool:
     """True if a name has this state; the file is read only if all else fits."""
     status = lstat(folder, name)
-    if status is None or expected is None:
-        return status is None and expected is None
-    if kind_of(status.st_mode) != expected.kind:
-        return False
-    if expected.kind == "link":
-        return encode_path(os.readlink(name, dir_fd=folder)) == expected.target
-    fits = st.S_IMODE(status.st_mode) == expected.mode
-    if not fits or expected.kind != "file" or status.st_size != expected.size:
-        return fits and expected.kind != "file"
-    with reading(folder, name) as fd:
-        return digest_of(fd) == expected.digest
+    if status is None or expected is None or not st.S_ISREG(status.st_mode):
+        return look(folder, name) == expected
+    attributes = ("file", st.S_IMODE(status.st_mode), status.st_size)
+    return attributes == (expected.kind, expected.mode, expected.size) and look(folder, name) == expected
 
 
 def reading(folder: int, name: str) -> AbstractContextManager[int]:
@@ -154,8 +144,7 @@ def reading(folder: int, name: str) -> AbstractContextManager[int]:
 
 
 def open_file(folder: int, name: str) -> int:
-    """A regular file, open for reading; the caller closes it. A file that its owner may not read is made readable for a
-    moment: its bytes must be kept for any mode."""
+    """A regular file, open for reading. One that its owner may not read is made readable for a moment."""
     try:
         fd = os.open(name, READ, dir_fd=folder)
     except PermissionError:
@@ -183,7 +172,7 @@ class Folders:
     the end."""
 
     def __init__(self, root: str | int) -> None:
-        self._held = [os.open(root, _STEP) if isinstance(root, str) else root]
+        self._held = [os.open(root, HOLD) if isinstance(root, str) else root]
         self._parts: tuple[str, ...] = ()
         self._modes = [_let_in(self._held[0])]
 
@@ -198,7 +187,7 @@ class Folders:
         equal = (one == other for one, other in zip(parts, self._parts, strict=False))
         self._shorten(common_length := sum(takewhile(bool, equal)))
         for part in parts[common_length:]:
-            self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
+            self._held.append(os.open(part, HOLD, dir_fd=self._held[-1]))
             self._parts = (*self._parts, part)
             self._modes.append(_let_in(self._held[-1]))
         return self._held[-1]

@@ -45,6 +45,7 @@ class Transactions:
 
     def __init__(self, root: Root, images: ContentStore, journals: Journals, fingerprint: Callable[[], str]) -> None:
         self._root, self._images, self._journals, self._fingerprint = root, images, journals, fingerprint
+        self._stored_content = apply.StoreSource(images)
 
     def commit(
         self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen_files: SeenFiles | None = None
@@ -73,8 +74,7 @@ class Transactions:
             return self._first(self._journal(name, "commit", "", needed_changes, passing=True), source, folders)
 
     def is_unfinished(self, name: str) -> bool:
-        """True if changes of this name are decided and not made entirely; else what an earlier try staged is
-        removed."""
+        """True if changes of this name are decided and not complete; else what an earlier try staged is removed."""
         with self._alone() as folders:
             is_decided = self._journals.read(name) is not None
             if not is_decided:
@@ -85,8 +85,8 @@ class Transactions:
         with self._alone() as folders:
             journal = self._journals.read(name)
             if journal is not None:
-                return self._complete(journal, self._make_store_source, folders)
-            return self._first(self._journal(name, "restore", "", plan()), self._make_store_source(), folders)
+                return self._complete(journal, lambda _view: self._stored_content, folders)
+            return self._first(self._journal(name, "restore", "", plan()), self._stored_content, folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
         stands = self._journals.read(name) or self._journals.decide(self._journal(name, "discard"))
@@ -198,7 +198,7 @@ class Transactions:
         ending = Ending(tuple(conflicts), git)
         if not journal.passing:
             self._journals.end(journal.name, ending)
-            making.let_go()
+            making.source.let_go(making.adopted)
             stage.remove()
             return _result(journal, ending)
         with suppress(OSError):  # the changes are made: a process that finds a rest of the decision sees that, too
@@ -219,7 +219,7 @@ class Transactions:
             survey = Surveyor(folders).survey(journal.files)
             if (conflicts := _find_conflicts(survey)) and journal.verdict == "commit":
                 return conflicts
-            again = making.from_here(survey)
+            again = ChangeApplier(folders, survey, making.source, stage, _numbers(journal.files))
             again.prepare()
             return [*conflicts, *again.make(journal.closed)]
 
@@ -237,7 +237,7 @@ class Transactions:
         self._stage(folders, journal.name).remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
-            making = ChangeApplier(folders, survey, self._make_store_source(), stage, numbers)
+            making = ChangeApplier(folders, survey, self._stored_content, stage, numbers)
             making.prepare()
             making.make({**apply.closed_folders(folders, changes), **journal.closed})
             self._journals.withdraw(journal.name)
@@ -264,9 +264,6 @@ class Transactions:
     def _stage(self, folders: Folders, name: str, way: str = "") -> StagingFolder:
         home = os.path.join(self._images.folder, "stage")
         return StagingFolder(folders.at(()), home, f"{self._root.key}/{name}/{way}")
-
-    def _make_store_source(self, _view: str = "") -> ContentSource:
-        return apply.StoreSource(self._images)
 
 
 def _not_made(error: OSError) -> ToolError:

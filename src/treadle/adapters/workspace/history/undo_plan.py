@@ -41,8 +41,7 @@ _COUNTED = 1 << 20  # Files up to this size are compared to say how many lines c
 
 
 class UndoTarget(msgspec.Struct, frozen=True):
-    """The final state of a path. `merged`: without later changes; `rebased`: the links of the chat's own later changes,
-    with their new states."""
+    """The final state of a path. `merged`: without later changes; `rebased`: new links of the chat's later changes."""
 
     state: State
     merged: State = None

@@ -11,7 +11,7 @@ import os
 import stat as st
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 
@@ -21,7 +21,7 @@ from treadle.adapters.workspace.history import trees
 from treadle.adapters.workspace.history.content_store import passing_file
 from treadle.adapters.workspace.history.states import reading
 from treadle.adapters.workspace.history.trees import Folder, Node, Tree, folder_above
-from treadle.adapters.workspace.paths.entries import bytes_at, chmod_held, closing_fd, open_up
+from treadle.adapters.workspace.paths.entries import HOLD, LIST, bytes_at, chmod_held, closing_fd, open_up
 from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 from treadle.adapters.workspace.root import Root
 from treadle.base.subprocesses import make_descriptor_path, program_outside, start_blocking
@@ -33,8 +33,6 @@ GIT = ".git"
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 """Error numbers of the system for an entry that is gone, or has become another kind."""
 _CLOSED = (errno.EACCES, errno.EPERM)
-_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HELD = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER
 
 Listing = list[tuple[str, os.stat_result]]
 
@@ -93,29 +91,23 @@ class NotEntered(Exception):
 @contextmanager
 def enter_folder(above: int, name: str) -> Iterator[tuple[int, Listing]]:
     """A folder held open, and what lies in it. One that its owner has closed to himself is open while it is held."""
-    folder_fd, mode, fd = -1, None, -1
-    try:
+    with ExitStack() as stack:
         try:
             try:
-                fd = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
+                fd = stack.enter_context(closing_fd(os.open(name, LIST, dir_fd=above)))
                 listing = listing_of(fd)
             except PermissionError:
-                folder_fd = os.open(name, _HELD, dir_fd=above)
-                if (mode := open_up(folder_fd)) is None:
+                held = stack.enter_context(closing_fd(os.open(name, HOLD, dir_fd=above)))
+                if (mode := open_up(held)) is None:
                     raise
-                fd = fd if fd >= 0 else os.open(".", os.O_RDONLY | _FOLDER, dir_fd=folder_fd)
+                stack.callback(chmod_held, held, mode)
+                fd = stack.enter_context(closing_fd(os.open(".", LIST, dir_fd=held)))
                 listing = listing_of(fd)
         except OSError as error:
             if error.errno not in (*GONE, *_CLOSED):
                 raise
             raise NotEntered(error.errno in _CLOSED) from error
         yield fd, listing
-    finally:
-        if mode is not None:
-            chmod_held(folder_fd, mode)
-        for each in (fd, folder_fd):
-            if each >= 0:
-                os.close(each)
 
 
 RACY_NS = 2_000_000_000  # A file so young may change again, unseen, within one tick of the clock (FAT: two seconds)
@@ -447,20 +439,14 @@ def _start(path: str) -> bytes:
 def _ask(program: str, cwd: str, known_tree: Tree) -> tuple[tuple[bytes, ...], bool]:
     """Return the output of `find` for all folders, and True if it met no error."""
     with ExitStack() as stack:
-        processes = [stack.enter_context(_start_find(program, cwd, share)) for share in _shares(known_tree)]
-        is_complete = not any([process.wait() for process, _ in processes])
-        return tuple(os.pread(fd, os.fstat(fd).st_size, 0) for _, fd in processes), is_complete
-
-
-@contextmanager
-def _start_find(program: str, cwd: str, folders: Sequence[bytes]) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """One that is running, and the file that it writes to: through a pipe, each piece would wake us up."""
-    line: list[str | bytes] = [program, *folders, *_SAY]
-    with (
-        closing_fd(passing_file(b"")) as fd,
-        start_blocking(line, {"LC_ALL": "C"}, cwd, stdout=fd, stderr=subprocess.DEVNULL) as process,
-    ):
-        yield process, fd
+        processes, files = list["subprocess.Popen[bytes]"](), list[int]()
+        for share in _shares(known_tree):
+            files.append(stack.enter_context(closing_fd(passing_file(b""))))  # of a pipe, each piece would wake us up
+            line: list[str | bytes] = [program, *share, *_SAY]
+            find = start_blocking(line, {"LC_ALL": "C"}, cwd, stdout=files[-1], stderr=subprocess.DEVNULL)
+            processes.append(stack.enter_context(find))
+        is_complete = not any([process.wait() for process in processes])
+        return tuple(os.pread(fd, os.fstat(fd).st_size, 0) for fd in files), is_complete
 
 
 def _shares(known_tree: Tree) -> Iterator[list[bytes]]:

@@ -13,6 +13,7 @@ from treadle.ports.workspace import Child, FileKind, FileStat, inert
 # For a file: a link is not followed, and a FIFO does not hang.
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # For a folder: a link is not followed
+HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # The same, to look up names
 _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -111,17 +112,14 @@ def require_file(status: os.stat_result, path: str) -> None:
 
 
 def explain(error: OSError, path: str) -> ToolError:
-    shown_path = inert(path)
-    reasons = {
-        errno.ENOTDIR: f"{shown_path}: a part of the path is not a directory.",
-        errno.ELOOP: f"{shown_path}: a part of the path is not a directory.",
-        errno.ENAMETOOLONG: f"{shown_path}: the name is too long for the file system.",
-        errno.EEXIST: f"{shown_path} exists already.",
-        errno.ENOTEMPTY: f"{shown_path} is a directory that is not empty.",
-    }
     number = error.errno or 0
-    return (
-        missing(path)
-        if number == errno.ENOENT
-        else ToolError(reasons.get(number, f"{shown_path}: {os.strerror(number)}."))
-    )
+    if number == errno.ENOENT:
+        return missing(path)
+    reasons = {
+        errno.ENOTDIR: ": a part of the path is not a directory.",
+        errno.ELOOP: ": a part of the path is not a directory.",
+        errno.ENAMETOOLONG: ": the name is too long for the file system.",
+        errno.EEXIST: " exists already.",
+        errno.ENOTEMPTY: " is a directory that is not empty.",
+    }
+    return ToolError(f"{inert(path)}{reasons.get(number) or f': {os.strerror(number)}.'}")

@@ -103,7 +103,6 @@ def _expand_states(states: set[int], steps: Steps) -> set[int]:
 NAME = ".gitignore"
 MAX_BYTES = 1_000_000  # A file with more is taken for no list of patterns, and left aside
 FOLDERS = (".git", ".hg", ".svn", ".jj")  # Where version control keeps its own things: never searched
-_ANY = "**"
 _DEEPEST = 100  # Folders that lie deeper are not looked for
 
 
@@ -111,8 +110,7 @@ _Rule = tuple[Matcher, bool, bool]  # what it matches; whether it ignores that; 
 
 
 class Rules:
-    """The patterns of one file, for paths relative to its directory. They do not cover the entries of an ignored
-    directory: a walk does not enter it."""
+    """The patterns of one file, for paths relative to its directory. The entries of an ignored one are not covered."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules = [rule for line in lines if (rule := _rule(line)) is not None][::-1]

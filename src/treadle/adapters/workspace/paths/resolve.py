@@ -22,7 +22,7 @@ from functools import cache
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import closing_fd, explain, lstat, missing, outside
+from treadle.adapters.workspace.paths.entries import HOLD, closing_fd, explain, lstat, missing, outside
 from treadle.base.file_system import path_below
 from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.workspace import WorldFiles, inert
@@ -76,7 +76,6 @@ def _call() -> Open:
 
 _MAX_LINKS = 40
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_STEP = _DIRECTORY | os.O_NOFOLLOW
 
 
 class HeldPath(msgspec.Struct, frozen=True):
@@ -102,7 +101,7 @@ class Resolver:
     def top(self) -> int:
         """The root itself, open for looking names up in it; the caller closes it."""
         try:
-            return self._top.open(_STEP)
+            return self._top.open(HOLD)
         except OSError as error:
             raise explain(error, self._real) from error
 
@@ -122,7 +121,7 @@ class Resolver:
         ToolError about the path."""
         descriptors: list[int] = []
         try:
-            descriptors.append(self._top.open(_STEP))
+            descriptors.append(self._top.open(HOLD))
             parts = self._parts(path)
             place = None if exact else self._ask(parts, descriptors, follow)
             yield place or self._walk(path, parts, descriptors, follow=follow)
@@ -169,7 +168,7 @@ class Resolver:
     ) -> HeldPath:
         if not follow or not st.S_ISDIR(status.st_mode):
             return HeldPath(descriptors[-1], name, (*above, name), status)
-        descriptors.append(os.open(name, _STEP, dir_fd=descriptors[-1]))
+        descriptors.append(os.open(name, HOLD, dir_fd=descriptors[-1]))
         return HeldPath(descriptors[-1], "", (*above, name), os.fstat(descriptors[-1]))
 
     def _walk(self, path: str, parts: list[str], descriptors: list[int], *, follow: bool) -> HeldPath:
@@ -205,7 +204,7 @@ class Resolver:
                     _release(descriptors, 1)
                 todo.extend(self._parts(target)[::-1])
             elif todo:
-                descriptors.append(os.open(part, _STEP, dir_fd=descriptors[-1]))
+                descriptors.append(os.open(part, HOLD, dir_fd=descriptors[-1]))
                 at.append(part)
             else:
                 return self._end(descriptors, tuple(at), part, status, follow)
@@ -217,9 +216,6 @@ def _release(descriptors: list[int], keep: int) -> None:
         os.close(descriptors.pop())
 
 
-_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-
-
 def identify(path: str) -> str:
     """Which folder a path leads to; empty if it leads to none."""
     return (locate(path) or ("", ""))[1]
@@ -229,7 +225,7 @@ def locate(path: str) -> tuple[str, str] | None:
     """The path of the folder without links, and its identity: both of the same folder, even if the path is changed
     meanwhile. None if the path leads to no folder."""
     try:
-        fd = os.open(path, _LOOK)
+        fd = os.open(path, _DIRECTORY)
     except (OSError, ValueError):
         return None
     with closing_fd(fd):

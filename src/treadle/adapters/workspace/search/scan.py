@@ -8,6 +8,7 @@ import re
 import signal
 import stat
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -38,14 +39,9 @@ class _Level(msgspec.Struct):
     rules: Ignoring
 
 
-def inherit(rules: Rules | None) -> Ignoring:
-    """The rules that hold at the top of a search, from above it."""
-    return Ignoring() if rules is None else Ignoring(((rules, 0),))
-
-
-def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
+def leaves(top: int, inherited: Ignoring) -> Iterator[Leaf]:
     """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
-    levels = [_read_folder(os.dup(top), "", inherit(inherited))]
+    levels = [_read_folder(os.dup(top), "", inherited)]
     try:
         while levels:
             level = levels[-1]
@@ -148,12 +144,35 @@ _CLASSES = {
 }  # fmt: skip
 _TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
 _LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)  # Other cases of the letters i, s and k, as `re` sees them
-_WORD_ENDS = {r"\<": r"\b(?=\w)", r"\>": r"\b(?<=\w)"}
+_SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_JOINERS = "\u200c\u200d"
 
 
-def python_pattern(pattern: str, *, ignore_case: bool = False) -> str:
-    """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], and the ends of words. re.error for
-    classes within classes, which `re` would read as something else."""
+def find_odd_words(text: str) -> tuple[str, str] | None:
+    """The insides of the classes of all word characters of a text and of all others; None if they are as in `re`, which
+    counts ² and ½ to them, but no accent that is a character of its own."""
+
+    def is_word(letter: str) -> bool:
+        kind = unicodedata.category(letter)
+        counts = kind[0] in "LM" or kind in ("Nd", "Nl", "Pc") or letter in _JOINERS
+        return counts or letter.islower() or letter.isupper()
+
+    letters = {letter for letter in set(text) if not letter.isascii()}
+    words = {letter for letter in letters if is_word(letter)}
+    if all(letter.isalnum() == (letter in words) for letter in letters):
+        return None
+    return "0-9A-Z_a-z" + "".join(sorted(words)), r"\x00-/:-@\[-\^`{-\x7f" + "".join(sorted(letters - words))
+
+
+def python_pattern(pattern: str, *, ignore_case: bool = False, words: tuple[str, str] | None = None) -> str:
+    """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], spaces, and the ends of words.
+    `words`: see `find_odd_words`. re.error for classes within classes, which `re` would read as something else."""
+    word, other = words or (r"\w", r"\W")
+    begins, ends = rf"(?<![{word}])(?=[{word}])", rf"(?<=[{word}])(?![{word}])"
+    edge, inner = (rf"(?:{begins}|{ends})", rf"(?!{begins}|{ends})") if words else (r"\b", r"\B")
+    inside = {r"\w": word, r"\W": other, r"\s": _SPACE}
+    outside = {name: f"[{letters}]" for name, letters in inside.items()} | {r"\S": f"[^{_SPACE}]"}
+    outside |= {r"\<": begins, r"\>": ends, r"\b": edge, r"\B": inner}
     parts: list[str] = []
     within = False
     for token in _TOKEN.finditer(pattern):
@@ -172,9 +191,9 @@ def python_pattern(pattern: str, *, ignore_case: bool = False) -> str:
                 raise re.error(f"{text} stands within a class, as in [{text}]", pattern, token.start())
         elif within:
             within = text != "]"
-            text = text.replace("||", r"|\|")  # `re` warns of it
+            text = inside.get(text, text).replace("||", r"|\|")  # `re` warns of it
         else:
-            text = _WORD_ENDS.get(text, text)
+            text = outside.get(text, text)
         parts.append(text)
     return "".join(parts)
 
@@ -208,8 +227,10 @@ def is_supported(job: SearchJob) -> bool:
     return True
 
 
-def _compile(job: SearchJob) -> re.Pattern[str]:
-    expression = re.escape(job.pattern) if job.literal else python_pattern(job.pattern, ignore_case=job.ignore_case)
+def _compile(job: SearchJob, words: tuple[str, str] | None = None) -> re.Pattern[str]:
+    expression = re.escape(job.pattern)
+    if not job.literal:
+        expression = python_pattern(job.pattern, ignore_case=job.ignore_case, words=words)
     try:
         return re.compile(expression, re.I if job.ignore_case else 0)
     except (RecursionError, OverflowError) as error:
@@ -240,11 +261,15 @@ def _work(job: SearchJob) -> None:
             for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
                 out.write(b"./" + os.fsencode(leaf.path) + b"\0")
             return
-        pattern = _compile(job)
-        shortcut = None if _WHOLE.search(pattern.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
+        usual_pattern, is_whole = _compile(job), not job.literal and _WHOLE.search(job.pattern)
         for path, data in _files(job):
             lines = lines_of(data)
-            if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
+            if lines is None:
+                continue
+            text = "\n".join(lines)
+            words = None if text.isascii() else find_odd_words(text)
+            pattern = usual_pattern if words is None else _compile(job, words)
+            if not is_whole and not re.compile(pattern.pattern, pattern.flags | re.M).search(text):
                 continue
             block, bytewise = bytearray(), is_bytewise(data)
             for number, line in enumerate(lines, 1):
@@ -269,9 +294,10 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
             yield b"./" + os.fsencode(leaf.path), data
 
 
-def inherited_rules(descriptor: int) -> Rules | None:
+def inherited_rules(descriptor: int) -> Ignoring:
+    """The rules that hold at the top of a search, from above it."""
     if descriptor < 0:
-        return None
+        return Ignoring()
     with open(os.dup(descriptor), "rb") as file:
         file.seek(0)
-        return Rules(rules_of(file.read()))
+        return Ignoring(((Rules(rules_of(file.read())), 0),))

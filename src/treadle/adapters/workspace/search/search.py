@@ -329,7 +329,7 @@ class Engine:
         """Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would open it, and wait for ever."""
         if self._program is None:
             return
-        for is_special in scan.special_files(scope.fd, NAME, scan.inherit(scan.inherited_rules(rules))):
+        for is_special in scan.special_files(scope.fd, NAME, scan.inherited_rules(rules)):
             if is_special:
                 raise _Blocked
             if (scope.stop is not None and scope.stop.is_set()) or time.monotonic() > scope.until:

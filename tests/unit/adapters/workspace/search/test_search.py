@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.paths.ignore import Rules
+from treadle.adapters.workspace.paths.ignore import Ignoring, Rules
 from treadle.adapters.workspace.root import Root
 from treadle.adapters.workspace.search import search as searching
-from treadle.adapters.workspace.search.scan import MAX_FILE, inherit, special_files
+from treadle.adapters.workspace.search.scan import MAX_FILE, special_files
 from treadle.adapters.workspace.search.search import TIMEOUT_S, Engine, ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
@@ -440,11 +440,11 @@ def test_the_search_for_special_ignore_files_spares_ignored_folders(project: Pat
     os.mkfifo(project / "built" / "e" / "fifo")
     top = os.open(project, os.O_RDONLY)
     try:
-        assert len(list(special_files(top, ".gitignore", inherit(None)))) == 3  # the root, a, a/b
-        assert not any(special_files(top, ".gitignore", inherit(Rules(["/a"]))))
-        assert len(list(special_files(top, ".gitignore", inherit(Rules(["/a"]))))) == 1
+        assert len(list(special_files(top, ".gitignore", Ignoring()))) == 3  # the root, a, a/b
+        assert not any(special_files(top, ".gitignore", Ignoring(((Rules(["/a"]), 0),))))
+        assert len(list(special_files(top, ".gitignore", Ignoring(((Rules(["/a"]), 0),))))) == 1
         (project / "a" / "b" / ".gitignore").symlink_to("../../built/e/fifo")
-        assert any(special_files(top, ".gitignore", inherit(None)))
+        assert any(special_files(top, ".gitignore", Ignoring()))
     finally:
         os.close(top)
 
