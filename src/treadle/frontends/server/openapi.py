@@ -17,7 +17,6 @@ from treadle.protocol.simple import WORDS
 
 REFERENCE = "#/components/schemas/{name}"
 ANYWHERE = ("bad_request", "forbidden_host", "forbidden_origin", "internal", "store", "damaged")
-WITH_TOKEN = ("unauthorized",)
 WITH_BODY = ("invalid_json", "too_large", "unsupported_media_type", "request_timeout", "idempotency_mismatch")
 ABOUT = """\
 Commands in, events out. Every error is `{"error": {"code", "message"}}` with a stable code. Every route that changes
@@ -88,7 +87,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.media_type == "text/event-stream":
         last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
         operation["parameters"].append(last)
-    error_codes = {*ANYWHERE, *route.codes, *(() if route.open else WITH_TOKEN)}
+    error_codes = {*ANYWHERE, *route.codes, *(() if route.open else ("unauthorized",))}
     error_codes |= {*(WITH_BODY if route.body is not None else ()), *(("operators_only",) if route.operators else ())}
     error_codes |= {"not_found"} if "{" in route.path else set()
     by_status: dict[int, list[str]] = {}

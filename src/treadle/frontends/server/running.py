@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import uvicorn
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -178,7 +179,7 @@ _MODULES = (
     *(chats, families, conversation, actions, rules, changes, jobs),
     *(worlds, streams, outputs, environment, operation, web),
 )
-ROUTES: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
+ROUTES: tuple[Route, ...] = tuple(replace(route, tag=module.TAG) for module in _MODULES for route in module.ROUTES)
 
 
 def build(service: Service) -> ASGIApp:
@@ -217,8 +218,8 @@ def _socket(
 
 async def _answer_routing_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        return problem(Problem("method_not_allowed", "This route has no such method.", error.headers))
-    if error.status_code == 404:
-        return problem(Problem("not_found", "There is no such route; /api/docs lists them."))
-    return problem(Problem("bad_request", f"{error.detail}."))
+    problems = {
+        404: Problem("not_found", "There is no such route; /api/docs lists them."),
+        405: Problem("method_not_allowed", "This route has no such method.", error.headers),
+    }
+    return problem(problems.get(error.status_code) or Problem("bad_request", f"{error.detail}."))

@@ -173,7 +173,12 @@ async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "t
     if task.chat is not None:
         chat_id = await session.find_chat(store, task.chat)
         options = (await agent.chat(chat_id).state()).options
-    root = _root(config, task) if options is None or task.root is not None else ""
+    root = ""
+    if options is None or task.root is not None:
+        root = str(o.project_root(task.root, force=task.force_root))
+        if is_below(str(config.home.resolve()), root):
+            inside = "lies inside the project, where the model can reach it; move TREADLE_HOME"
+            session.warn([f"Treadle's home {config.home} {inside}"])
     changes = _task_options(agent, config, task, options.root if options is not None else root)
     for name, source in config.sources.items():
         if source.startswith("flag ") and (name in library_config.OF_CHATS or name in library_config.BUDGETS):
@@ -193,14 +198,6 @@ async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "t
     model = changes.get("model", options.model)
     agent.deps.models.get(model)
     return agent.chat(chat_id, **changes), await store.head(chat_id), model
-
-
-def _root(config: "Config", task: Task) -> str:
-    root = str(o.project_root(task.root, force=task.force_root))
-    if is_below(str(config.home.resolve()), root):
-        inside = "lies inside the project, where the model can reach it; move TREADLE_HOME"
-        session.warn([f"Treadle's home {config.home} {inside}"])
-    return root
 
 
 def _task_options(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
