@@ -75,7 +75,9 @@ async def _converse(
         finally:
             attending.cancel()
             await asyncio.gather(attending, return_exceptions=True)
-        actions = [action for action in await chat.actions() if action.of_person] if code < 128 else []  # of a signal
+        if code >= 128:  # a signal ended it
+            return code
+        actions = [action for action in await chat.actions() if action.of_person]
         if not actions or (answer := await dialogue.answer(chat, actions[0])) is None:
             return code
         show.mark_as_asked(actions[0])

@@ -124,8 +124,8 @@ async def _converse(arguments: AppArguments, root: str) -> int:
 
     config = session.load_config({"model": arguments.model, "mode": arguments.mode})
     async with session.open_agent(config, works=True, stays=True) as agent:
-        wanted = arguments.resume
-        chat = None if wanted is None else await session.open_chat(agent, wanted or LAST)
+        chat_ref = arguments.resume
+        chat = None if chat_ref is None else await session.open_chat(agent, chat_ref or LAST)
         model = await session.chosen_model(agent, config) if chat is None else ""
         _say("What should I work on? /help lists the commands, /quit or Ctrl-D leaves.")
         text: str | None = arguments.prompt
@@ -135,8 +135,7 @@ async def _converse(arguments: AppArguments, root: str) -> int:
             elif text:
                 if chat is None:
                     model = model or await session.chosen_model(agent, config)
-                    options = config.settings.chat_options(root)
-                    chat = agent.chat(options=options, interactive=True, model=model)
+                    chat = agent.chat(options=config.settings.chat_options(root), interactive=True, model=model)
                 await _turn(agent, chat, text)
             Terminal(plain=True).ask("you: ")
             text = await Keyboard().line()
@@ -171,8 +170,8 @@ async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
             past = {"undo": "undone", "redo": "redone", "keep": "kept"}[name]
             undo_or_keep = chat.files.undo if name == "undo" else chat.files.keep
             restored = await (chat.files.redo() if name == "redo" else undo_or_keep(paths=words.split()))
-            left = len(restored.conflicts)
-            _say(restored.error or f"{past}: {len(restored.files)} changes; left as they are: {left}")
+            conflicts = len(restored.conflicts)
+            _say(restored.error or f"{past}: {len(restored.files)} changes; left as they are: {conflicts}")
         case "model" if words:
             agent.deps.models.get(words)
             await agent.chat(chat.id, model=words).open()

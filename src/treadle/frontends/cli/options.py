@@ -31,6 +31,7 @@ EXIT_INTERRUPTED = 130
 
 ALL_HOSTS = "all"
 LAST = "last"  # the name of the newest chat
+MOST_DIGITS = 16  # a longer number is none: Python reads no more than a few thousand digits
 
 Body = Callable[..., Any]
 Decorator = Callable[[Body], Body]
@@ -187,6 +188,10 @@ class SelectionArguments(NamedTuple):
     @property
     def paths(self) -> tuple[str, ...]:
         return self.words[1:] if self.words and self.chat == self.words[0] else self.words
+
+
+def split_names(words: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in words.split(",") if name.strip())
 
 
 def refuse(problems: Mapping[str, object]) -> None:

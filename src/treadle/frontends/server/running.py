@@ -6,8 +6,9 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import uvicorn
 from msgspec.structs import replace
@@ -187,33 +188,27 @@ def build(service: Service) -> ASGIApp:
     routes: list[HttpRoute | WebSocketRoute] = []
     for path in dict.fromkeys(route.path for route in ROUTES):
         table = {route.method: route for route in ROUTES if route.path == path}
-        routes.append(HttpRoute(path, _endpoint(service, table), methods=list(table)))
-    routes += [WebSocketRoute(path, _socket(service, path, resolve, query)) for path, resolve, query in streams.SOCKETS]
+        routes.append(HttpRoute(path, partial(_serve_path, service, table), methods=list(table)))
+    routes += [WebSocketRoute(row[0], partial(_serve_socket, service, *row)) for row in streams.SOCKETS]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_routing_error})
     app.router.redirect_slashes = False
     return Guard(Compression(app), service.tokens, service.metrics, service.spend, service.hosts)
 
 
-def _endpoint(service: Service, table: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        return await serve(table["GET" if request.method == "HEAD" else request.method], service, request)
-
-    return endpoint
+async def _serve_path(service: Service, table: dict[str, Route], request: Request) -> Response:
+    return await serve(table["GET" if request.method == "HEAD" else request.method], service, request)
 
 
-def _socket(
-    service: Service, path: str, resolve: streams.Resolve, query: type[Body]
-) -> Callable[[WebSocket], Awaitable[None]]:
-    async def endpoint(socket: WebSocket) -> None:
-        socket.scope["treadle.route"] = path
-        token: Token = socket.scope["treadle.token"]
-        try:
-            pieces = await resolve(service, token.user, socket, read_query(query, socket.query_params))
-            await streams.converse(service, token, socket, pieces)
-        except Exception as error:
-            await socket.send_denial_response(problem(error))
-
-    return endpoint
+async def _serve_socket(
+    service: Service, path: str, resolve: streams.Resolve, query: type[Body], socket: WebSocket
+) -> None:
+    socket.scope["treadle.route"] = path
+    token: Token = socket.scope["treadle.token"]
+    try:
+        pieces = await resolve(service, token.user, socket, read_query(query, socket.query_params))
+        await streams.converse(service, token, socket, pieces)
+    except Exception as error:
+        await socket.send_denial_response(problem(error))
 
 
 async def _answer_routing_error(_request: Request, error: Exception) -> Response:

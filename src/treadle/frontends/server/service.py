@@ -55,8 +55,7 @@ class SignIn:
         self.code = new_code() if renewed is not None else ""
 
     def redeem(self, sent_code: str) -> str:
-        wait = self._wrong + PAUSE_S - self._now()
-        if wait > 0:
+        if self._now() < self._wrong + PAUSE_S:
             raise Problem("too_many_tries", "A wrong code was tried a moment ago; try again.", {"retry-after": "1"})
         letters = _letters(sent_code)
         if self._renewed is None or not secrets.compare_digest(letters.encode(), _letters(self.code).encode()):

@@ -116,8 +116,7 @@ async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_j
         waits = f"waits for an answer: {', '.join(row.waits)}" if row.waits else ""
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
         facts = (row.chat, row.title, waits or row.ended or status_words(row.status), f"{row.turns} turns", cost)
-        line = " · ".join(inert_line(fact, 80) for fact in facts)
-        print_note(f"{'   ' * row.depth}└ {line}")
+        print_note(f"{'   ' * row.depth}└ {' · '.join(inert_line(fact, 80) for fact in facts)}")
 
 
 async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.Envelope]", short: bool) -> None:
@@ -145,8 +144,7 @@ async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.En
     if actions := chat_state.open_actions(state):
         screen.event(e.Envelope(0, chat.id, 0, e.ActionRequired(actions)))
     elif state.restoring is not None:
-        undo = state.restoring.kind
-        terminal.note(f"── an unfinished {undo} · complete it: treadle resume {chat.id}", "yellow")
+        terminal.note(f"── an unfinished {state.restoring.kind} · complete it: treadle resume {chat.id}", "yellow")
     elif state.run is None:
         screen.event(e.Envelope(0, chat.id, 0, e.SessionIdle(state.last_end or "done", state.last_why)))
     else:
@@ -257,8 +255,8 @@ async def fork(agent: "Agent", point: str, model: str | None, as_json: bool) -> 
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
     everything is copied. Prints the id of the copy, which is the last chat from then on."""
     chat_ref, at, seq = point.partition("@")
-    if at and not seq.isdecimal():
-        raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")
+    if at and not (seq.isdecimal() and len(seq) < o.MOST_DIGITS):
+        raise InvalidInput(f"{point[:80]!r} names no event; write ID@SEQ with a number, as in last@12")
     store = agent.deps.store
     chat = await session.find_chat(store, chat_ref)
     if model is not None:

@@ -109,7 +109,7 @@ def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     choice, file_diffs, events = work = session.with_agent(lambda agent: _look(agent, arguments))
     if as_json:
         report = {"chat": choice.chat.id, "messages": [*changes.person_messages(events).values()]}
-        files = [wire.to_wire_form(each.change) | {"hunks": wire.to_wire_form((*each.hunks,))} for each in file_diffs]
+        files = [wire.to_wire_form(each.change) | {"hunks": wire.to_wire_form(list(each.hunks))} for each in file_diffs]
         return write_json(report | _list_work(events) | {"files": files})
     if sys.stdout.isatty():
         text = io.StringIO()

@@ -9,7 +9,7 @@ import click
 from treadle.base.inert import inert_line, print_note
 from treadle.errors import InvalidInput
 from treadle.frontends.cli.lazy import Config, asyncio, diff_changes, msgspec, session
-from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options
+from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options, split_names
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     from treadle.library.evaluation.report import svg_plot
     from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
-    names = (flags.models or config.settings.model).split(",")
-    models = tuple(config.model_of(name.strip()) for name in names if name.strip())
+    models = tuple(map(config.model_of, split_names(flags.models or config.settings.model)))
     if not models:
         raise InvalidInput("no model is set; name one or more with --model")
     (folder / STORE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

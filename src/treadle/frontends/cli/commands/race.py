@@ -84,9 +84,7 @@ async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "Ru
 
     if race_flags.chat:
         return RunningRace(agent, await session.open_chat(agent, race_flags.chat))
-    models = tuple(name.strip() for name in race_flags.models.split(",") if name.strip())
-    if not models:
-        models = (await session.chosen_model(agent, config),)
+    models = o.split_names(race_flags.models) or (await session.chosen_model(agent, config),)
     for name in filter(None, (*models, race_flags.judge)):
         agent.deps.models.get(name)
         if disclosure := agent.consent.disclose(name):

@@ -130,7 +130,8 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     if task.tools:  # tools that do not exist are named before a model has to do without them
         tool_names = [spec.name for spec in agent.deps.tools.specs(chat_options.ChatOptions(interactive=True))]
         # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
-        if unknown := unknown_names("tool", [name for name in _names(task.tools) if "__" not in name], tool_names):
+        own_names = [name for name in o.split_names(task.tools) if "__" not in name]
+        if unknown := unknown_names("tool", own_names, tool_names):
             raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
     chat, after_seq, model = await _find_or_make_chat(agent, config, task)
     if not await _tell_recipient(agent, model, asks=asks):
@@ -161,10 +162,6 @@ def _text(task: Task) -> str:
     if not text.strip():
         raise InvalidInput("the prompt is empty; write a task")
     return text if alone or not piped_text.strip() else piped.with_context(text, piped_text)
-
-
-def _names(words: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in words.split(",") if name.strip())
 
 
 async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, int, str]":
@@ -210,7 +207,7 @@ def _task_options(agent: "Agent", config: "Config", task: Task, root: str) -> di
                 agent_options.pop(name, None)
     options = {
         "system_prompt": None if task.system is None else _read(task.system),
-        "tools": None if task.tools is None else _names(task.tools),
+        "tools": None if task.tools is None else o.split_names(task.tools),
         "interactive": task.interactive,
         "world": task.world,
     }

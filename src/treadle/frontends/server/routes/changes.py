@@ -115,8 +115,7 @@ async def keep(call: ApiRequest) -> ApiReply:
 async def back(call: ApiRequest) -> ApiReply:
     body = call.body(GoBack)
     chat, _ = await _files(call)
-    restore = new_id("u") if body.files else ""
-    command = c.Rewind(body.message, body.conversation, body.files, restore, body.merge)
+    command = c.Rewind(body.message, body.conversation, body.files, new_id("u") if body.files else "", body.merge)
     return await _restore(call, command, await _complete_restore(call.service, chat) if body.files else None)
 
 

@@ -24,8 +24,7 @@ async def send(call: ApiRequest) -> ApiReply:
         await call.service.require_work(state)  # before a server of the project is asked for anything
     queue_id = new_id("q")
     text, images = await prepare_message(call, body, state.options)
-    command = c.Send(text, body.delivery, tuple(images), queue_id, call.traceparent)
-    return await carry_out(call, command, queue_id)
+    return await carry_out(call, c.Send(text, body.delivery, tuple(images), queue_id, call.traceparent), queue_id)
 
 
 async def edit(call: ApiRequest) -> ApiReply:

@@ -50,9 +50,9 @@ def _span(range_header: str, size: int) -> tuple[int, int]:
 async def picture(call: ApiRequest) -> Response:
     event, place = await _event(call), call.path("place")
     images: tuple[Image, ...] = event.images if isinstance(event, UserMessage | ExecutionComplete) else ()
-    if not (place.isascii() and place.isdigit() and int(place[:4]) < len(images)):
+    if not (place.isascii() and place.isdigit() and len(place) < 5 and int(place) < len(images)):
         raise Problem("not_found", "This event has no such picture.")
-    image = images[int(place[:4])]
+    image = images[int(place)]
     if image.media_type not in PICTURE_KINDS:
         raise Problem("not_found", "This is no picture that a browser shows.")
     return Response(await call.deps.store.get_blob(image.blob), media_type=image.media_type)

@@ -1,8 +1,7 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -196,7 +195,14 @@ class EventStream(Response):
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             return await _body(send, b"", last=True)
-        await _send_while_connected(self._send(send), _wait_for_disconnect(receive))
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            await _cancel(sending, leaving)
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -212,20 +218,6 @@ class EventStream(Response):
         await _body(send, OPENING, last=True)
 
 
-async def _send_while_connected(sending: Coroutine[Any, Any, None], leaving: Coroutine[Any, Any, None]) -> bool:
-    """Returns when all is sent, or the other side has left: then False."""
-    tasks = [asyncio.ensure_future(each) for each in (sending, leaving)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
-        return not tasks[1].done()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def _body(send: Send, data: bytes, last: bool = False) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": not last})
 
@@ -239,9 +231,13 @@ async def converse(service: Service, token: Token, socket: WebSocket, pieces: So
     """The same over a WebSocket: one message a piece, an empty one as heartbeat. The client's messages are ignored."""
     with service.streaming(token.user):
         await socket.accept()
-        is_connected = await _send_while_connected(
-            _talk(socket, while_good(service, token, pieces())), _hung_up(socket)
-        )
+        sending = asyncio.ensure_future(_talk(socket, while_good(service, token, pieces())))
+        leaving = asyncio.ensure_future(_hung_up(socket))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            is_connected = not leaving.done()
+        finally:
+            await _cancel(sending, leaving)
     if is_connected:  # the last message to it takes no place among the user's streams
         with suppress(RuntimeError, WebSocketDisconnect):
             await socket.close(RESTARTING if service.draining.is_set() else 1000)
@@ -263,6 +259,12 @@ async def _hung_up(socket: WebSocket) -> None:
     with suppress(WebSocketDisconnect):
         while (await socket.receive())["type"] != "websocket.disconnect":
             pass
+
+
+async def _cancel(*tasks: "asyncio.Future[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 TAG = "streams"
