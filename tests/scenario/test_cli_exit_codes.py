@@ -56,6 +56,7 @@ def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
         (["run", "Hi.", "--nonsense"], "No such option"),
         (["frobnicate"], "No such command"),
         (["fork", "last@x"], "ID@SEQ"),
+        (["fork", "last@" + "1" * 5_000], "ID@SEQ"),
         (["resume", "last", "--approve", "--deny"], "exclude each other"),
     ],
 )

@@ -210,6 +210,7 @@ def test_what_cannot_be_done_is_said(cli: CommandLine, chat: str) -> None:
         (("undo", "c_nowhere"), 1, "there is no chat 'c_nowhere'"),
         (("undo", "/etc/passwd"), 2, "is outside the project"),
         (("undo", "--hunk", "a.txt"), 2, "write PATH:N"),
+        (("undo", "--hunk", "a.txt:" + "1" * 5_000), 2, "write PATH:N"),
         (("undo", "--hunk", "a.txt:7"), 1, "There is no hunk 7: the difference has 2"),
         (("undo", "--hunk", "b.txt:1"), 1, "Nothing of this chat is left to undo in b.txt"),
         (("undo", "a.txt", "--hunk", "a.txt:1"), 2, "either files or hunks"),

@@ -39,7 +39,7 @@ async def test_pictures_and_outputs_of_events(server: Server) -> None:  # U-03, 
     picture = await server.local("GET", f"{at}/images/0")
     assert (picture.headers["content-type"], picture.data) == ("image/png", base64.b64decode(PIXEL))
     assert picture.headers["x-content-type-options"] == "nosniff"
-    for wrong in ("images/1", "images/-1", "images/x", "output"):
+    for wrong in ("images/1", "images/00001", "images/-1", "images/x", "output"):
         assert (await server.local("GET", f"{at}/{wrong}")).code == "not_found"
     for seq_of_none in ("0", "999", "x", "9" * 30):
         assert (await server.local("GET", f"/api/chats/{chat}/events/{seq_of_none}/output")).code == "not_found"

@@ -56,13 +56,12 @@ MODULES = {
     command: module
     for module, commands in {
         "approve": "pending rules",
-        "chats": "delete jobs show stop",
+        "chats": "delete diff-runs export fork import jobs replay show stop",
         "config": "completion",
-        "diff": "keep redo review undo",
+        "diff": "apply keep redo review undo",
         "doctor": "fsck gc",
         "run": "resume",
         "serve": "acp copilot tokens web worker",
-        "transfer": "diff-runs export fork import replay",
         "trust": "skills untrust",
         "world": "try",
     }.items()

@@ -11,8 +11,8 @@ from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
 from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, NotFound, ToolError
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, SelectionArguments, project_root
-from treadle.frontends.cli.session import find_chat
+from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, MOST_DIGITS, SelectionArguments, project_root
+from treadle.frontends.cli.session import open_chat
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.notices import summary
 from treadle.frontends.presentation.styled import Colour, Span, spans
@@ -40,10 +40,10 @@ class SelectedChanges(msgspec.Struct, frozen=True):
 async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges:
     """Without a chat's name the newest chat is meant that works where we are."""
     if arguments.chat:
-        chat = agent.chat(await find_chat(agent.deps.store, arguments.chat))
+        chat = await open_chat(agent, arguments.chat)
     else:
         here = str(project_root(None, force=True))
-        summaries = [each.summary for each in await agent.chats()]
+        summaries = (each.summary for each in await agent.chats())
         newest = next((each.chat for each in summaries if holds_folder(each.root, here)), None)
         if newest is None:
             raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
@@ -110,11 +110,11 @@ def _resolve_log_path(root: str, typed: str) -> str:
 def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
     hunks_by_path: dict[str, tuple[int, ...]] = {}
     for each in typed:
-        path, colon, numbers = each.rpartition(":")
+        path, _, numbers = each.rpartition(":")
         parts = numbers.split(",")
-        if not colon or not path or not all(part.isdecimal() for part in parts):
+        if not path or not all(part.isdecimal() and len(part) < MOST_DIGITS for part in parts):
             way = "write PATH:N, or PATH:N,M, as treadle diff counts them"
-            raise InvalidInput(f"{inert_line(each)} names no hunk; {way}")
+            raise InvalidInput(f"{inert_line(each, 200)} names no hunk; {way}")
         key = _resolve_log_path(root, path)
         hunks_by_path[key] = (*hunks_by_path.get(key, ()), *map(int, parts))
     return hunks_by_path
@@ -126,8 +126,7 @@ def shown_path(path: str) -> str:
 
 def print_changes(terminal: Terminal, files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> None:
     for line in change_lines(files, shown_path, MOST, aside):
-        colour = _COLOURS.get(line[:1])
-        terminal.line(line, *([colour] if colour else []))
+        terminal.line(line, *([_COLOURS[line[0]]] if line[:1] in _COLOURS else []))
 
 
 def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> None:
@@ -160,8 +159,7 @@ def print_diff(terminal: Terminal, file_diffs: Iterable[FileDiff], aside: Collec
 
 def print_patch(terminal: Terminal, diff: str) -> None:
     for line in inert(diff).split("\n") if diff else ():
-        head = line.startswith(("--- ", "+++ "))
-        terminal.line(line, *(["bold"] if head else _colours(line)))
+        terminal.line(line, *(["bold"] if line.startswith(("--- ", "+++ ")) else _colours(line)))
 
 
 def _colours(line: str) -> list[Colour]:

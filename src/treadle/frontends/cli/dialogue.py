@@ -27,7 +27,6 @@ from treadle.protocol.subagent_events import children_of
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
 _DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _WATCH_S = 1.0
-_BY_SIGNAL = 128
 _STALE = ("no_such_action", "hash_mismatch")
 """Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
 
@@ -76,7 +75,7 @@ async def _converse(
         finally:
             attending.cancel()
             await asyncio.gather(attending, return_exceptions=True)
-        if code >= _BY_SIGNAL:
+        if code >= 128:  # a signal ended it
             return code
         actions = [action for action in await chat.actions() if action.of_person]
         if not actions or (answer := await dialogue.answer(chat, actions[0])) is None:
@@ -219,10 +218,7 @@ async def _first_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat,
 
 async def _wait_until_closed(chat: Chat, action: OpenAction) -> None:
     """Wait until the action is no longer open: it was answered elsewhere, or the run was stopped."""
-    while True:
-        state = await read_patiently(chat.state)
-        if action not in open_actions(state):
-            return
+    while action in open_actions(state := await read_patiently(chat.state)):
         await read_patiently(partial(chat.wait, state.head, _WATCH_S))
 
 

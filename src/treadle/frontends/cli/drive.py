@@ -83,8 +83,7 @@ class Ending:
 
     def __init__(self) -> None:
         self.code = o.EXIT_OK
-        self._capped = False
-        self._refused = False
+        self._capped = self._refused = False
 
     def event(self, envelope: e.Envelope) -> None:
         match envelope.data:
@@ -156,8 +155,7 @@ async def _complete(chat: Chat, following: CommandStream, last_seq: int) -> Asyn
             if envelope.seq == 0 or envelope.seq > last_seq:
                 yield envelope
                 last_seq = envelope.seq or last_seq
-        unseen = await chat.events(last_seq)
-        for envelope in unseen:
+        for envelope in (unseen := await chat.events(last_seq)):
             last_seq = envelope.seq
             yield envelope
         began = any(isinstance(envelope.data, e.UserMessage) for envelope in unseen)
@@ -177,8 +175,7 @@ class Signals:
     SIGHUP. `ended_by` is the signal that ended it. A second SIGINT ends the process."""
 
     def __init__(self, chat: Chat, *, detaches: bool = False) -> None:
-        self._chat = chat
-        self._detaches = detaches
+        self._chat, self._detaches = chat, detaches
         self._work = asyncio.current_task()
         self._stopping: asyncio.Task[None] | None = None
         self._cancels = 0  # of `_work`, by signals
@@ -210,8 +207,7 @@ class Signals:
             Keyboard.restore_now()
             os._exit(o.EXIT_INTERRUPTED)
         if self._detaches:
-            self._leave(signal.SIGINT)
-            return
+            return self._leave(signal.SIGINT)
         self._stopping = asyncio.create_task(self._stop())
 
     async def _stop(self) -> None:
@@ -238,8 +234,6 @@ class _LastWords(JsonLines):
                 self.text = content
             case e.SessionError() | e.TurnRetry() | e.LimitReached() as odd:
                 _say((notice(odd) or ("",))[0])
-            case _:
-                pass
 
 
 async def print_output(chat: Chat, text: str, schema: str, after_seq: int) -> int:
@@ -248,12 +242,12 @@ async def print_output(chat: Chat, text: str, schema: str, after_seq: int) -> in
     from treadle.library.structured import AGAIN, REPAIRS, Shape, Unfit
 
     try:
-        read = msgspec.json.decode(schema)
+        schema_object = msgspec.json.decode(schema)
     except msgspec.DecodeError as error:
         raise InvalidInput(f"the output schema is no valid JSON: {error}") from error
-    if not isinstance(read, dict):
+    if not isinstance(schema_object, dict):
         raise InvalidInput("the output schema must be a JSON object")
-    shape: Shape[object] = Shape(read)
+    shape: Shape[object] = Shape(schema_object)
     await chat.command(ChangeOptions({"output_schema": shape.schema}))
     show = _LastWords()
     for repairs_left in range(REPAIRS, -1, -1):

@@ -136,7 +136,7 @@ def in_chat(*, works: bool = False) -> Decorator:
 
     def wrap(body: Body) -> Body:
         async def command(agent: Any, chat_ref: str, **arguments: Any) -> Any:
-            return await body(agent, agent.chat(await session.find_chat(agent.deps.store, chat_ref)), **arguments)
+            return await body(agent, await session.open_chat(agent, chat_ref), **arguments)
 
         return click.argument("chat_ref", metavar="ID", type=CHAT)(wraps(body)(in_agent(works=works)(command)))
 
@@ -184,11 +184,10 @@ def _explain(error: Exception, arguments: list[str]) -> tuple[str, int]:
     if isinstance(error, UnicodeEncodeError):
         for word in arguments:
             if word.encode(errors="ignore").decode() != word:
-                text = f"{word[:_SHOWN]!r} is no valid UTF-8 and cannot be stored; write it in UTF-8"
-                return f"treadle: {text}", EXIT_USAGE
+                problem = "is no valid UTF-8 and cannot be stored; write it in UTF-8"
+                return f"treadle: {word[:_SHOWN]!r} {problem}", EXIT_USAGE
     if number == errno.EROFS:
         return f"treadle: {place} cannot be written: the file system is read-only; allow writing", EXIT_ERROR
     if number == errno.ENAMETOOLONG:
         return f"treadle: {place[:_SHOWN]}… is too long for a path ({len(place)} characters)", EXIT_USAGE
-    text = f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)"
-    return text, EXIT_ERROR
+    return f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)", EXIT_ERROR

@@ -78,9 +78,7 @@ class Keyboard:
         if self._before is not None:
             with suppress(termios.error):
                 now = termios.tcgetattr(self._fd)
-                modes = now[_MODES]
-                assert isinstance(modes, int)
-                now[_MODES] = modes & ~(termios.ICANON | termios.ECHO)
+                now[_MODES] &= ~(termios.ICANON | termios.ECHO)
                 termios.tcsetattr(self._fd, termios.TCSANOW, now)
 
     def forget(self) -> None:

@@ -68,14 +68,13 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
     exit_state = asyncio.run(live())
     if exit_state is None or first_words or not exit_state.chat:
         return EXIT_OK
-    server = f"--server {inert_line(arguments.server)} " if arguments.server else ""
-    back = f"treadle {server}--resume {exit_state.chat}"
+    invitation = "Come back"
     if exit_state.busy and exit_state.stays:
-        print_line(f"The run goes on at {inert_line(exit_state.place)}. Come back: {back}")
+        invitation = f"The run goes on at {inert_line(exit_state.place)}. Come back"
     elif exit_state.busy:
-        print_line(f"The run is paused, and nothing works on it. Continue it with: {back}")
-    else:
-        print_line(f"Come back: {back}")
+        invitation = "The run is paused, and nothing works on it. Continue it with"
+    server = f"--server {inert_line(arguments.server)} " if arguments.server else ""
+    print_line(f"{invitation}: treadle {server}--resume {exit_state.chat}")
     return EXIT_OK
 
 
@@ -107,9 +106,6 @@ def _load_all(arguments: AppArguments) -> "Config":
     return library_config.load(flags={"model": arguments.model, "mode": arguments.mode})
 
 
-_HELP = "What should I work on? /help lists the commands, /quit or Ctrl-D leaves."
-_QUIT = ("/quit", "/exit")
-_NEW = ("/new", "/clear")
 _OWN_WORDS = {
     "help": "list the commands",
     "new": "begin another chat; /clear does the same",
@@ -128,22 +124,18 @@ async def _converse(arguments: AppArguments, root: str) -> int:
 
     config = session.load_config({"model": arguments.model, "mode": arguments.mode})
     async with session.open_agent(config, works=True, stays=True) as agent:
-        chat: Chat | None = None
-        model = ""
-        if arguments.resume is not None:
-            chat = agent.chat(await session.find_chat(agent.deps.store, arguments.resume or LAST))
-        else:
-            model = await session.chosen_model(agent, config)
-        _say(_HELP)
+        chat_ref = arguments.resume
+        chat = None if chat_ref is None else await session.open_chat(agent, chat_ref or LAST)
+        model = await session.chosen_model(agent, config) if chat is None else ""
+        _say("What should I work on? /help lists the commands, /quit or Ctrl-D leaves.")
         text: str | None = arguments.prompt
-        while text is not None and text.strip() not in _QUIT:
-            if text.strip() in _NEW:
+        while text is not None and text.strip() not in ("/quit", "/exit"):
+            if text.strip() in ("/new", "/clear"):
                 chat = None
             elif text:
                 if chat is None:
                     model = model or await session.chosen_model(agent, config)
-                    options = config.settings.chat_options(root)
-                    chat = agent.chat(options=options, interactive=True, model=model)
+                    chat = agent.chat(options=config.settings.chat_options(root), interactive=True, model=model)
                 await _turn(agent, chat, text)
             Terminal(plain=True).ask("you: ")
             text = await Keyboard().line()
@@ -175,9 +167,9 @@ async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
             lines = {**_OWN_WORDS, **{each: command.does for each, command in slash.SLASHES.items()}}
             _say("\n".join(f"/{each}: {does}" for each, does in lines.items()))
         case "undo" | "redo" | "keep":
-            files, past = chat.files, {"undo": "undone", "redo": "redone", "keep": "kept"}[name]
-            undo_or_keep = files.undo if name == "undo" else files.keep
-            restored = await (files.redo() if name == "redo" else undo_or_keep(paths=words.split()))
+            past = {"undo": "undone", "redo": "redone", "keep": "kept"}[name]
+            undo_or_keep = chat.files.undo if name == "undo" else chat.files.keep
+            restored = await (chat.files.redo() if name == "redo" else undo_or_keep(paths=words.split()))
             conflicts = len(restored.conflicts)
             _say(restored.error or f"{past}: {len(restored.files)} changes; left as they are: {conflicts}")
         case "model" if words:

@@ -4,6 +4,7 @@ than click, so that `treadle COMMAND --help` is there at once."""
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from treadle.base.inert import inert_line
+from treadle.base.types import home_of
 from treadle.errors import InvalidInput
 from treadle.protocol.choices import EFFORTS
 
@@ -29,6 +31,7 @@ EXIT_INTERRUPTED = 130
 
 ALL_HOSTS = "all"
 LAST = "last"  # the name of the newest chat
+MOST_DIGITS = 16  # a longer number is none: Python reads no more than a few thousand digits
 
 Body = Callable[..., Any]
 Decorator = Callable[[Body], Body]
@@ -63,11 +66,8 @@ def newest_chats() -> dict[str, str]:
     if file is None or not file.is_file():
         return {}
     try:
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
-        try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
             rows = connection.execute(_NEWEST, (MOST_CHATS,)).fetchall()
-        finally:
-            connection.close()
     except sqlite3.Error:
         return {}
     return {inert_line(str(chat)): inert_line(str(title or ""), 60) for chat, title in rows}
@@ -76,15 +76,10 @@ def newest_chats() -> dict[str, str]:
 def _database() -> Path | None:
     import tomllib
 
-    from platformdirs import user_data_dir
-
-    home = Path(os.environ.get("TREADLE_HOME") or user_data_dir("treadle")).expanduser()
-    store = os.environ.get("TREADLE_STORE", "")
+    home, store = home_of(os.environ), os.environ.get("TREADLE_STORE", "")
     if not store:
-        try:
+        with suppress(OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
             store = str(tomllib.loads((home / "config.toml").read_text(encoding="utf-8")).get("store", ""))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-            store = ""
     if "://" in store:
         return None
     return Path(store).expanduser() if store else home / "treadle.db"
@@ -122,7 +117,6 @@ class NetworkCommand(click.Command):
 
 def _names_hosts(words: list[str]) -> bool:
     from treadle.base.host_patterns import read
-    from treadle.errors import InvalidInput
 
     try:
         return bool(words) and words[0] != "" and read(words[0]) is not None
@@ -194,6 +188,10 @@ class SelectionArguments(NamedTuple):
     @property
     def paths(self) -> tuple[str, ...]:
         return self.words[1:] if self.words and self.chat == self.words[0] else self.words
+
+
+def split_names(words: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in words.split(",") if name.strip())
 
 
 def refuse(problems: Mapping[str, object]) -> None:

@@ -40,8 +40,7 @@ def read_text(limit: int, shorter: str, instead: str = "") -> str:
 
 def _read_stdin(limit: int, instead: str = "") -> bytes:
     """Read until a little more than `limit`. A silent socket is empty: programs that start others leave one open."""
-    fd = sys.stdin.fileno()
-    data = bytearray()
+    fd, data = sys.stdin.fileno(), bytearray()
     is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
     began, has_warned = time.monotonic(), False
     with _ended_by_ctrl_c():

@@ -25,8 +25,7 @@ class Prose:
     """One answer. `write` gets text for the terminal, with its colours."""
 
     def __init__(self, write: Callable[[Line], None], width: Callable[[], int], *, markup: bool) -> None:
-        self._write = write
-        self._width = width
+        self._write, self._width = write, width
         self._markup = markup  # without colours emphasis stays as it is written; only lines are wrapped
         self.drop()
 
@@ -147,12 +146,9 @@ class Prose:
 
     def _open(self, line: str) -> bool:
         """True if an emphasis begins here whose end may still arrive."""
-        mark = re.match(r"`+|\*+", line)
-        match = _UNIT.match(line)
+        mark, match = re.match(r"`+|\*{1,2}(?!\*)", line), _UNIT.match(line)
         is_closed = match is not None and match["word"] is None and match.end() < len(line)
-        return (
-            not is_closed and mark is not None and (mark[0][0] == "`" or mark[0] in ("*", "**")) and len(line) < _HELD
-        )
+        return not is_closed and mark is not None and len(line) < _HELD
 
     def _words(self, text: str, colour: Colour) -> None:
         look = tuple(dict.fromkeys((*self._base, colour)))

@@ -34,11 +34,9 @@ class Activity:
     so that waiting does not look like hanging. On a terminal only."""
 
     def __init__(self, terminal: Terminal, *, moves: bool) -> None:
-        self._terminal = terminal
-        self._moves = moves and terminal.live
+        self._terminal, self._moves = terminal, moves and terminal.live
         self._text = self._tail = ""
-        self._since = 0.0
-        self._ticks = 0
+        self._since, self._ticks = 0.0, 0
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self, text: str, tail: str = "") -> None:
@@ -88,7 +86,7 @@ class Screen(Show):
 
             self._prose = prose.Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
         self._activity = Activity(terminal, moves=not echo)
-        self._asked: set[CallKey] = set()  # calls whose change was shown when a person was asked
+        self._asked: set[CallKey] = set()  # calls whose change a person was shown, and need not see again
         self._received = ""  # the text of the present answer that came live; shown or about to be
         self._calls: dict[CallKey, tuple[str, str]] = {}
         self.seq = 0  # the last recorded event that was shown
@@ -123,7 +121,6 @@ class Screen(Show):
         self._changed, self._world = files, world
 
     def mark_as_asked(self, action: e.OpenAction) -> None:
-        """A person was shown this, and need not see it again."""
         if action.kind == "permission" and action.call:
             self._asked.add(action.call)
 

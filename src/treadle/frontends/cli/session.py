@@ -7,22 +7,20 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from gc import freeze
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.stores import open_store
 from treadle.base.inert import inert_line, print_note
 from treadle.base.logs import make_last_resort_inert
 from treadle.base.types import ChatId
-from treadle.errors import InvalidInput, NotFound, StoreError
+from treadle.errors import InvalidInput, NotFound, StoreError, did_you_mean
 from treadle.frontends.cli.options import LAST
 from treadle.library.agent import Agent
+from treadle.library.chat import Chat
 from treadle.library.config import OTEL_VARIABLES, Config, load
 from treadle.ports.hooks import Hooks
 from treadle.ports.store import ChatFilter, Store
-
-if TYPE_CHECKING:
-    from treadle.adapters.telemetry.settings import Telemetry
 
 T = TypeVar("T")
 _AGENT_SETTINGS = (
@@ -66,13 +64,13 @@ async def open_agent(
     if works and not os.access(home, os.W_OK):
         problem = "is read-only: chats can be read, but not worked on; allow writing, or choose another"
         raise StoreError(f"Treadle's home {home} {problem} with TREADLE_HOME")
-    telemetry: bool | Telemetry = False
+    telemetry: Any = False
     if settings.otel_endpoint or any(map(os.environ.get, OTEL_VARIABLES)):
-        from treadle.adapters.telemetry.settings import Telemetry as TelemetrySettings
+        from treadle.adapters.telemetry.settings import Telemetry
 
         # We report the important errors ourselves, once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        telemetry = TelemetrySettings(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
+        telemetry = Telemetry(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
     models = ModelRegistry(os.environ, home=home)
     if works:
         warn(models.catalogue.warnings)
@@ -124,6 +122,10 @@ def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) ->
     return asyncio.run(run())
 
 
+async def open_chat(agent: Agent, chat_ref: str) -> Chat:
+    return agent.chat(await find_chat(agent.deps.store, chat_ref))
+
+
 async def find_chat(store: Store, chat_ref: str) -> ChatId:
     """The chat that a person means: its id, a part of the beginning of it that no other has, or `last`."""
     if not chat_ref:
@@ -138,8 +140,6 @@ async def find_chat(store: Store, chat_ref: str) -> ChatId:
         return ChatId(chat_ref)
     matches = [chat for chat in ids if chat.startswith(chat_ref) or chat.startswith(f"c_{chat_ref}")]
     if not matches:
-        from treadle.errors import did_you_mean
-
         known_ids = [listed.summary.chat for listed in await store.list(limit=1000)]
         suggestion = did_you_mean(chat_ref if chat_ref.startswith("c_") else f"c_{chat_ref}", [LAST, *known_ids])
         raise NotFound(f"there is no chat {chat_ref!r}{suggestion or ';'} see them with: treadle chats")

@@ -171,11 +171,15 @@ def write_list(rows: Sequence[tuple[object, StyledText]], none: str, *, as_json:
         terminal.note(none, "dim")
 
 
-def write_outcome(value: object, note: str, *, as_json: bool) -> None:
+def write_outcome(value: object, note: str = "", *, line: str = "", as_json: bool) -> None:
+    """A value for programs; for people a line of output, and a note about it."""
+    terminal = Terminal()
     if as_json:
-        write_json(value)
-    else:
-        Terminal().note(note, "dim")
+        return write_json(value)
+    if line:
+        terminal.line(line)
+    if note:
+        terminal.note(note, "dim")
 
 
 def write_json(value: object) -> None:

@@ -135,8 +135,7 @@ class TaskTools:
 
     async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Reply]:
         """Return the changes that a task has made in the project, as diffs, without changes that were undone."""
-        chat = await self._chat(task)
-        return [change_of(each) for each in await chat.files.diff(None, paths or [])]
+        return [change_of(each) for each in await (await self._chat(task)).files.diff(None, paths or [])]
 
     async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Reply:
         """Undo the changes of a task's last run, or of all its runs with `everything`; with `paths` only those files.
@@ -148,7 +147,7 @@ class TaskTools:
         return {"undone": [each.path for each in restored.files], "left_alone": conflicts, "error": restored.error}
 
     def _ours(self, root: str) -> bool:
-        return any(root == each or is_below(root, each) for each in self._roots)
+        return any(is_below(root, each) for each in self._roots)
 
     def _root(self, folder: str) -> str:
         root = os.path.realpath(os.path.join(self._roots[0], folder))
@@ -160,8 +159,7 @@ class TaskTools:
     async def _chat(self, task: str) -> Chat:
         """NotFound for what does not exist, and for chats of other projects."""
         chat = self._agent.chat(task)
-        root = (await chat.state()).options.root
-        if not self._ours(root):
+        if not self._ours((await chat.state()).options.root):
             raise NotFound(f"there is no task {task!r} here")
         return chat
 

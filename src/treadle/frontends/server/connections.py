@@ -200,6 +200,5 @@ class CompressedAnswer:
 
 def _is_compressible(start: Message) -> bool:
     headers = Headers(raw=start["headers"])
-    if start["status"] in _UNTOUCHED or "content-encoding" in headers:
-        return False
-    return headers.get("content-type", "").startswith(_TYPES)
+    is_kind = headers.get("content-type", "").startswith(_TYPES)
+    return is_kind and start["status"] not in _UNTOUCHED and "content-encoding" not in headers

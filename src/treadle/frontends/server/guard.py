@@ -18,7 +18,6 @@ from treadle.frontends.server.usage import Metrics
 OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/api/sign-in", "/favicon.ico"})
 """Paths that need no token: their content belongs to no user, or a code takes the place of the token."""
 PAGE_PARTS = "/web/"  # Below this lie the parts of the web app: the same for everybody.
-LOCAL_NAMES = frozenset({"localhost"})
 STREAMS = ("/events", "/watch")  # How the paths of streams end: there a ticket may stand for the token.
 SAFE_HEADERS = {
     "x-content-type-options": "nosniff", "cache-control": "no-store", "referrer-policy": "no-referrer",
@@ -35,7 +34,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics, spend: Spend, hosts: Iterable[str] = ()) -> None:
         self._app, self._spend, self._tokens, self._metrics = app, spend, tokens, metrics
-        self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
+        self._hosts = {"localhost", *map(str.lower, hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -84,13 +83,11 @@ class Guard:
 
     def _origin(self, headers: Headers, host: str) -> None:
         """A browser tells the origin of the page that sends; it must be a page of this server."""
-        for origin in headers.getlist("origin"):
-            parts = urlsplit(origin.strip().lower()) if origin.isascii() else urlsplit("")
-            if parts.scheme not in ("http", "https") or parts.netloc != host:
-                raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
-        if headers.get("sec-fetch-mode") == "navigate":
-            return  # a link that a person followed carries no token
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        origins = [urlsplit(each.strip().lower() if each.isascii() else "") for each in headers.getlist("origin")]
+        is_foreign = any(each.scheme not in ("http", "https") or each.netloc != host for each in origins)
+        if headers.get("sec-fetch-mode") != "navigate":  # a link that a person followed carries no token
+            is_foreign |= headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if is_foreign:
             raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
 
     async def _token(self, scope: Scope, headers: Headers) -> Token:

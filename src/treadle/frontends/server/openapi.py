@@ -12,12 +12,11 @@ from treadle.frontends.server.replies import MAX_KEY, codes
 from treadle.frontends.server.routing import Route
 from treadle.protocol.events import LIVE, RECORDED
 from treadle.protocol.http_answers import ErrorReply
-from treadle.protocol.http_requests import Body, OptionalBody
+from treadle.protocol.http_requests import OptionalBody
 from treadle.protocol.simple import WORDS
 
 REFERENCE = "#/components/schemas/{name}"
 ANYWHERE = ("bad_request", "forbidden_host", "forbidden_origin", "internal", "store", "damaged")
-WITH_TOKEN = ("unauthorized",)
 WITH_BODY = ("invalid_json", "too_large", "unsupported_media_type", "request_timeout", "idempotency_mismatch")
 ABOUT = """\
 Commands in, events out. Every error is `{"error": {"code", "message"}}` with a stable code. Every route that changes
@@ -71,7 +70,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     elif route.media_type:
         answer = {"description": "Done.", "content": {route.media_type: {}}}
     operation_id = route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__
-    parameters = [*_path_parameters(route), *_query_parameters(route.query, schemas)]
+    parameters = _parameters(route, schemas)
     operation: dict[str, Any] = {"operationId": operation_id, "summary": route.summary, "tags": [route.tag]}
     operation |= {"parameters": parameters, "responses": {str(route.status): answer}}
     if route.finished is not None:
@@ -88,7 +87,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.media_type == "text/event-stream":
         last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
         operation["parameters"].append(last)
-    error_codes = {*ANYWHERE, *route.codes, *(() if route.open else WITH_TOKEN)}
+    error_codes = {*ANYWHERE, *route.codes, *(() if route.open else ("unauthorized",))}
     error_codes |= {*(WITH_BODY if route.body is not None else ()), *(("operators_only",) if route.operators else ())}
     error_codes |= {"not_found"} if "{" in route.path else set()
     by_status: dict[int, list[str]] = {}
@@ -109,21 +108,18 @@ def _json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
     return {"description": about, "content": {"application/json": {"schema": schema}}}
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of the path, and those of the query."""
     number, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
-    return [
+    in_path: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "description": PATH_WORDS[name]}
         | {"schema": number if name == "seq" else text}
         for name in _PARAMETER.findall(route.path)
     ]
-
-
-def _query_parameters(query: type[Body], schemas: dict[str, Any]) -> list[dict[str, Any]]:
-    properties = schemas.get(query.__name__, {}).get("properties", {})
-    required = schemas.get(query.__name__, {}).get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
-        for name, schema in properties.items()
+    query = schemas.get(route.query.__name__, {})
+    return in_path + [
+        {"name": name, "in": "query", "required": name in query.get("required", []), "schema": _without_null(schema)}
+        for name, schema in query.get("properties", {}).items()
     ]
 
 

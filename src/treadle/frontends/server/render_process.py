@@ -61,16 +61,12 @@ class Rendering:
             return plain(text)
         if (html := await result) is None:
             return plain(text)
-        self._keep(key, html)
-        return html
-
-    def _keep(self, key: bytes, html: str) -> None:
-        if len(html) > self._most or key in self._kept:
-            return
-        self._kept[key] = html
-        self._size += len(html)
+        if len(html) <= self._most and key not in self._kept:
+            self._kept[key] = html
+            self._size += len(html)
         while self._size > self._most:
             self._size -= len(self._kept.popitem(last=False)[1])
+        return html
 
     def close(self) -> None:
         if self._queue is not None:

@@ -3,7 +3,7 @@ links lead to the web or a mailbox. The output has no styles, only classes."""
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from html import escape
 from itertools import starmap, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
@@ -76,17 +76,16 @@ def _parser() -> "MarkdownIt":
     parser.enable(["table", "strikethrough"])
     parser.validateLink = lambda url: url.strip().lower().startswith(_LINKS)  # type: ignore[method-assign]
     parser.core.ruler.after("inline", "treadle", _rewrite)
-    rules = {"place": _render_place, "task": _render_task, "image": _image, "link_open": _link}
+    rules = {"place": _render_place, "task": _render_task, "image": _image}
     rules |= {"fence": _fence, "code_block": _fence, "th_open": _cell, "td_open": _cell}
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
+    parser.add_render_rule(
+        "link_open", lambda _self, tokens, index, *_: f"<a {_leading_to(tokens[index].attrGet('href'))}>"
+    )
     parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser
-
-
-def _link(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
-    return f"<a {_leading_to(tokens[index].attrGet('href'))}>"
 
 
 def _image(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
@@ -138,23 +137,15 @@ def _lexer(language: str) -> Callable[[], Any] | None:
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     plain = {"stripnl": False, "ensurenl": True, "stripall": False}
-    for find in _by_name(language):
+    name = language.rpartition("/")[2].strip().lower()[:80]
+    for each in [name, f"x.{name}"] if "." not in name else [name]:  # the name of a file, of a language, or an ending
         try:
-            lexer_class = find_lexer_class_for_filename(find) if "." in find else type(get_lexer_by_name(find))
+            lexer_class: Any = find_lexer_class_for_filename(each) if "." in each else type(get_lexer_by_name(each))
         except ClassNotFound:
             continue
         if lexer_class is not None and lexer_class.name in LEXERS:
-            kind = lexer_class
-            return lambda: kind(**plain)
+            return partial(lexer_class, **plain)
     return None
-
-
-def _by_name(language: str) -> Iterator[str]:
-    """How a language may be meant: a file, or the name of one."""
-    if name := language.rpartition("/")[2].strip().lower()[:80]:
-        yield name
-        if "." not in name:
-            yield f"x.{name}"
 
 
 # -- additions to CommonMark: task lists, plain addresses, places in files --------------------------------------------

@@ -188,7 +188,6 @@ class Key(msgspec.Struct, frozen=True):
 
     def answer(self, make_reply: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
         """Return a function that makes the answer to remember from the state of the chat after the request."""
-
         return lambda state: self.build_remembered(make_reply(state), now_ms)
 
     def build_remembered(self, reply: ApiReply, now_ms: int) -> Remembered:
@@ -212,12 +211,6 @@ def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -
     if len(values) > 1 or not key or len(key) > MAX_KEY or not (key.isascii() and key.isprintable()):
         raise Problem("bad_request", f"Idempotency-Key must be 1 to {MAX_KEY} printable characters, once.")
     return Key(owner, key, hashlib.sha256(f"{method} {path}\n".encode() + body).hexdigest())
-
-
-async def remember(store: Store, key: Key | None, reply: ApiReply, now_ms: int) -> None:
-    """Keep the answer to a request that appends to no log. AlreadyAnswered if it has one."""
-    if key is not None:
-        await store.remember(key.build_remembered(reply, now_ms))
 
 
 async def first_answer(store: Store, key: Key) -> ApiReply | None:

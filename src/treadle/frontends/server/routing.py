@@ -3,6 +3,7 @@ rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -11,6 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from treadle.base.file_system import faultpoint
+from treadle.base.types import ChatId
+from treadle.chat.state import ChatState
+from treadle.engine.deps import Deps
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.frontends.server.guard import token_of
 from treadle.frontends.server.replies import HEADER, ApiReply, Key, Problem, first_answer, key_of, problem, repeat_reply
@@ -29,8 +33,18 @@ class ApiRequest(msgspec.Struct, frozen=True):
     _body: Body
     key: Key | None
 
+    @property
+    def deps(self) -> Deps:
+        return self.service.agent.deps
+
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
+
+    async def find_chat(self) -> ChatId:
+        return await self.service.require_own_chat(self.user, self.path("chat"))
+
+    async def load_state(self) -> ChatState:
+        return await self.service.state(self.user, self.path("chat"))
 
     def query(self, kind: type[B]) -> B:
         assert isinstance(self._query, kind)
@@ -45,6 +59,19 @@ class ApiRequest(msgspec.Struct, frozen=True):
         assert isinstance(self._body, kind)
         return self._body
 
+    async def remember(self, reply: ApiReply) -> None:
+        """Keep the answer to a request that appends to no log. AlreadyAnswered if it has one."""
+        if self.key is not None:
+            await self.deps.store.remember(self.key.build_remembered(reply, self.deps.clock.now_ms()))
+
+    async def remember_step(self, name: str, reply: ApiReply) -> None:
+        """Keep the answer to a step of this request, unless there is one."""
+        with suppress(AlreadyAnswered):
+            await msgspec.structs.replace(self, key=self.key and self.key.part(name)).remember(reply)
+
+    async def recall_step(self, name: str) -> ApiReply | None:
+        return None if self.key is None else await first_answer(self.deps.store, self.key.part(name))
+
 
 Handler = Callable[[ApiRequest], Awaitable[ApiReply | Response]]
 Finish = Callable[[ApiRequest, ApiReply], Awaitable[ApiReply]]
@@ -57,7 +84,6 @@ class Route(msgspec.Struct, frozen=True):
     path: str
     handler: Handler
     summary: str
-    tag: str
     status: int = 200
     reply: type[msgspec.Struct] | None = None
     body: type[Body] | None = None
@@ -69,6 +95,7 @@ class Route(msgspec.Struct, frozen=True):
     operators: bool = False  # True if it is only for the operators of the server.
     finish: Finish | None = None  # Processes the finished answer, also one that was given before under the same key.
     finished: type[msgspec.Struct] | None = None  # The type of the answer after that, with the status 200.
+    tag: str = ""  # That of its module.
 
     @property
     def mutates(self) -> bool:

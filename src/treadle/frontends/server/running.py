@@ -6,10 +6,12 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import uvicorn
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -178,7 +180,7 @@ _MODULES = (
     *(chats, families, conversation, actions, rules, changes, jobs),
     *(worlds, streams, outputs, environment, operation, web),
 )
-ROUTES: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
+ROUTES: tuple[Route, ...] = tuple(replace(route, tag=module.TAG) for module in _MODULES for route in module.ROUTES)
 
 
 def build(service: Service) -> ASGIApp:
@@ -186,39 +188,33 @@ def build(service: Service) -> ASGIApp:
     routes: list[HttpRoute | WebSocketRoute] = []
     for path in dict.fromkeys(route.path for route in ROUTES):
         table = {route.method: route for route in ROUTES if route.path == path}
-        routes.append(HttpRoute(path, _endpoint(service, table), methods=list(table)))
-    routes += [WebSocketRoute(path, _socket(service, path, resolve, query)) for path, resolve, query in streams.SOCKETS]
+        routes.append(HttpRoute(path, partial(_serve_path, service, table), methods=list(table)))
+    routes += [WebSocketRoute(row[0], partial(_serve_socket, service, *row)) for row in streams.SOCKETS]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_routing_error})
     app.router.redirect_slashes = False
     return Guard(Compression(app), service.tokens, service.metrics, service.spend, service.hosts)
 
 
-def _endpoint(service: Service, table: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        return await serve(table["GET" if request.method == "HEAD" else request.method], service, request)
-
-    return endpoint
+async def _serve_path(service: Service, table: dict[str, Route], request: Request) -> Response:
+    return await serve(table["GET" if request.method == "HEAD" else request.method], service, request)
 
 
-def _socket(
-    service: Service, path: str, resolve: streams.Resolve, query: type[Body]
-) -> Callable[[WebSocket], Awaitable[None]]:
-    async def endpoint(socket: WebSocket) -> None:
-        socket.scope["treadle.route"] = path
-        token: Token = socket.scope["treadle.token"]
-        try:
-            pieces = await resolve(service, token.user, socket, read_query(query, socket.query_params))
-            await streams.converse(service, token, socket, pieces)
-        except Exception as error:
-            await socket.send_denial_response(problem(error))
-
-    return endpoint
+async def _serve_socket(
+    service: Service, path: str, resolve: streams.Resolve, query: type[Body], socket: WebSocket
+) -> None:
+    socket.scope["treadle.route"] = path
+    token: Token = socket.scope["treadle.token"]
+    try:
+        pieces = await resolve(service, token.user, socket, read_query(query, socket.query_params))
+        await streams.converse(service, token, socket, pieces)
+    except Exception as error:
+        await socket.send_denial_response(problem(error))
 
 
 async def _answer_routing_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        return problem(Problem("method_not_allowed", "This route has no such method.", error.headers))
-    if error.status_code == 404:
-        return problem(Problem("not_found", "There is no such route; /api/docs lists them."))
-    return problem(Problem("bad_request", f"{error.detail}."))
+    problems = {
+        404: Problem("not_found", "There is no such route; /api/docs lists them."),
+        405: Problem("method_not_allowed", "This route has no such method.", error.headers),
+    }
+    return problem(problems.get(error.status_code) or Problem("bad_request", f"{error.detail}."))

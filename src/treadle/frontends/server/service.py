@@ -32,7 +32,6 @@ from treadle.protocol import wire
 from treadle.protocol.commands import Command
 from treadle.protocol.events import Envelope, SessionCreated
 from treadle.protocol.options import ChatOptions, Project
-from treadle.protocol.views import Status, shown_status
 
 LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"  # Without those that look like others.
 LENGTH = 8
@@ -56,8 +55,7 @@ class SignIn:
         self.code = new_code() if renewed is not None else ""
 
     def redeem(self, sent_code: str) -> str:
-        wait = self._wrong + PAUSE_S - self._now()
-        if wait > 0:
+        if self._now() < self._wrong + PAUSE_S:
             raise Problem("too_many_tries", "A wrong code was tried a moment ago; try again.", {"retry-after": "1"})
         letters = _letters(sent_code)
         if self._renewed is None or not secrets.compare_digest(letters.encode(), _letters(self.code).encode()):
@@ -126,13 +124,11 @@ class Service:
     ) -> None:
         self.agent, self.tokens = agent, tokens
         self.admission = admission or Admission(agent.options)
-        self.limits = limits or Limits()
-        self.hosts = hosts
+        self.limits, self.hosts = limits or Limits(), hosts
         self.sign_in = sign_in or SignIn(tokens)
         self.rendering, self.usage_history = Rendering(), UsageHistory(agent.deps.store)
-        self.metrics = Metrics()
+        self.metrics, self.frames = Metrics(), Frames()
         self.worker: Worker | None = agent.worker if works else None
-        self.frames = Frames()
         self.feeds = Feeds(agent.deps, self.limits.backlog, agent.worker.holds)
         self.chat_counts = ChatCounts(agent.deps.store)
         self._requests: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -186,10 +182,6 @@ class Service:
     async def workspace(self, state: ChatState) -> Workspace:
         """The files of a chat as it sees them, for use now."""
         return await asyncio.to_thread(self.agent.workspace_of, await self.project(state))
-
-    async def get_shown_status(self, state: ChatState) -> Status:
-        is_driven = status(state) != "running" or (await self.agent.deps.store.get(state.chat)).leased
-        return shown_status(status(state), is_driven)
 
     async def create(
         self, user: str, options: ChatOptions, first: Sequence[Command] | First, key: Key | None

@@ -55,13 +55,12 @@ class ChatCounts:
 
     async def _catch_up(self) -> None:
         async with self._reading:
-            full = True
-            while full:
-                page = await self._store.changes(after_change=self._after, limit=PAGE)
+            while page := await self._store.changes(after_change=self._after, limit=PAGE):
                 for each in page:
                     self._take(each.summary)
                     self._after = each.change_number
-                full = len(page) == PAGE
+                if len(page) < PAGE:
+                    return
 
     def _take(self, summary: ChatSummary) -> None:
         if summary.chat in self._lines:

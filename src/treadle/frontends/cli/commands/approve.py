@@ -53,7 +53,7 @@ async def _find_approval(agent: "Agent", approval_ref: str) -> "tuple[Chat, e.Op
     if not approval_ref or re.fullmatch(r"\d+\.\d+", approval_ref):
         return await _find_in_all_chats(agent, approval_ref)
     chat_part, _, action_id = approval_ref.rpartition(":") if ":" in approval_ref else (approval_ref, "", "")
-    chat = agent.chat(await session.find_chat(agent.deps.store, chat_part))
+    chat = await session.open_chat(agent, chat_part)
     for action in await chat.actions():
         if action.kind == "permission" and action_id in ("", action.action):
             return chat, action
@@ -66,13 +66,12 @@ async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, e.O
     matches = [(chat, action) for chat, action in waiting if action_id in ("", action.action)]
     if len(matches) == 1:
         return matches[0]
-    if action_id and not matches:
-        raise NotFound(f"no chat asks for {action_id!r} (any more); see: treadle pending")
+    if not matches:
+        missing = f"asks for {action_id!r} (any more); see: treadle pending" if action_id else "waits for an approval"
+        raise NotFound(f"no chat {missing}")
     if action_id:
         candidates = ", ".join(f"{chat.id}:{action_id}" for chat, _ in matches[:5])
         raise InvalidInput(f"{len(matches)} chats ask for {action_id} ({candidates}); name the chat, too")
-    if not matches:
-        raise NotFound("no chat waits for an approval")
     lines = (f"\n  treadle approve {chat.id}:{each.action}  {inert_line(each.text, 80)}" for chat, each in matches)
     raise InvalidInput(f"{len(matches)} actions wait for an approval; name one of them:{''.join(lines)}")
 
@@ -255,7 +254,7 @@ def _change_rules(
     """Return the rules of the chat that a person means, as they were before the change."""
 
     async def work(agent: "Agent") -> "tuple[permissions.Rule, ...]":
-        chat = agent.chat(await session.find_chat(agent.deps.store, chat_ref))
+        chat = await session.open_chat(agent, chat_ref)
         rules = (await chat.state()).options.rules
         if change is not None:
             await chat.carry_out(c.ChangeOptions({"rules": msgspec.to_builtins(change(chat, rules))}), work=False)

@@ -1,19 +1,20 @@
-"""`treadle chats`, `show`, `stop`, `delete`: the chats of the database; `jobs`: their background commands (S-14)."""
+"""`treadle chats`, `show`, `stop`, `delete`: the chats of the database; `jobs`: their background commands (S-14);
+`export`, `import`: a chat as JSON lines (D-08); `fork`, `replay`, `diff-runs`: a chat compared (D-07)."""
 
-from collections.abc import Sequence
+import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line, print_note
+from treadle.base.inert import inert, inert_json, inert_line, print_note
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_agent, in_chat
+from treadle.frontends.cli.group import in_agent, in_chat, in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    Agent, Chat, asyncio, changes, chat_state, command_stream, dialogue, diff_changes, drive, e, notices, session,
-    views, wire,
+    Agent, Chat, asyncio, changes, chat_state, command_stream, dialogue, diff_changes, drive, e, library_config,
+    notices, piped, session, transfer, views, wire,
 )  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, age, write_json, write_list, write_outcome
 from treadle.frontends.presentation.styled import Colour, Line, Span, spans, status_words
@@ -21,7 +22,6 @@ from treadle.frontends.presentation.styled import Colour, Line, Span, spans, sta
 if TYPE_CHECKING:
     from treadle.library.jobs import Job
     from treadle.ports.store import Listed
-    from treadle.protocol.files import FileChange
 
 MOST = 200  # so many chats are listed for people, the newest
 MOST_EVENTS = 2_000  # so many events of a chat are shown, its last ones
@@ -102,39 +102,31 @@ async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_j
         raise click.UsageError("--json and --short exclude each other.")
     state = await chat.state()
     if as_json:
-        write_json(_object(state, await agent.deps.store.get(chat.id)))
-        return
+        return write_json(_object(state, await agent.deps.store.get(chat.id)))
     recorded = await chat.events(0 if everything else max(0, state.head - MOST_EVENTS))
     events = [await chat.load_full_event(each) for each in recorded]
     if events and events[0].seq > 1:  # the end of a log is shown from a message on, if there is one
         events = events[next((at for at, each in enumerate(events) if isinstance(each.data, e.UserMessage)), 0) :]
-    changes = await chat.files.net(step for each in events for step in drive.steps_of(each))
     if state.parent:
         print_note(f"begun by {inert_line(state.parent, 120)}")
-    _print(chat, state, events, changes, short)
+    await _print(chat, state, events, short)
     rows = await tree_of(agent.deps, chat.id, [each.data for each in events])
     # The chats that its calls began, and theirs, where what was shown has not told all of it.
     for row in rows if any(row.depth > 1 or not row.ended for row in rows) else ():
         waits = f"waits for an answer: {', '.join(row.waits)}" if row.waits else ""
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
         facts = (row.chat, row.title, waits or row.ended or status_words(row.status), f"{row.turns} turns", cost)
-        line = " · ".join(inert_line(fact, 80) for fact in facts)
-        print_note(f"{'   ' * row.depth}└ {line}")
+        print_note(f"{'   ' * row.depth}└ {' · '.join(inert_line(fact, 80) for fact in facts)}")
 
 
-def _print(
-    chat: "Chat",
-    state: "chat_state.ChatState",
-    events: "list[e.Envelope]",
-    changes: "Sequence[FileChange]",
-    short: bool,
-) -> None:
+async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.Envelope]", short: bool) -> None:
     from treadle.frontends.cli.screen import Screen
     from treadle.protocol.progress import Progress
 
     terminal = Terminal()
     screen = Screen(terminal, echo=True)
-    screen.set_changed_files(changes, state.options.world)
+    net_changes = await chat.files.net(step for each in events for step in drive.steps_of(each))
+    screen.set_changed_files(net_changes, state.options.world)
     screen.begin(chat.id, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
@@ -152,8 +144,7 @@ def _print(
     if actions := chat_state.open_actions(state):
         screen.event(e.Envelope(0, chat.id, 0, e.ActionRequired(actions)))
     elif state.restoring is not None:
-        undo = state.restoring.kind
-        terminal.note(f"── an unfinished {undo} · complete it: treadle resume {chat.id}", "yellow")
+        terminal.note(f"── an unfinished {state.restoring.kind} · complete it: treadle resume {chat.id}", "yellow")
     elif state.run is None:
         screen.event(e.Envelope(0, chat.id, 0, e.SessionIdle(state.last_end or "done", state.last_why)))
     else:
@@ -212,6 +203,113 @@ async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
     return o.EXIT_OK
 
 
+@click.command("export")
+@in_chat()
+async def export(agent: "Agent", chat: "Chat") -> None:
+    """Write a chat to standard output as JSON lines.
+
+    ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; data outside the log
+    is included in the event that names it, so that the file is complete."""
+    is_terminal = sys.stdout.isatty()
+    async for line in transfer.export_chat(agent.deps.store, chat.id):
+        sys.stdout.buffer.write(inert_json(line) if is_terminal else line)
+    sys.stdout.buffer.flush()
+
+
+@click.command("import")
+@click.argument("file", type=o.FILE)
+@click.option("--new-id", is_flag=True, help="Give the chat a new id, for instance because its own is taken.")
+@click.option(
+    "--owner", default="", metavar="USER", help="Give the chat to this user of the server; by default it is yours."
+)
+@o.json_option("Print one JSON object.")
+@in_loop
+async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
+    """Read a chat from JSON lines.
+
+    FILE is the output of export; - reads standard input. Prints the chat's id. If a line is wrong or the file was cut,
+    the error names the place and nothing is imported.
+
+    The chat gets the model, mode, rules, sandbox, budgets and project of a new chat here. A run that was under way
+    there is ended, not continued."""
+    lines = piped.read_bytes(file).split(b"\n")
+    config = session.load_config()
+    async with session.open_agent(config) as agent:
+        root = o.present_root()
+        # Options that grant rights are those of a new chat here (S-09).
+        local = agent.prepare(config.settings.chat_options(root)).options
+        chat = await transfer.import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
+    place = f"{local.model or 'no model yet'}, mode {local.mode}, in {root or 'no project'}"
+    value = {"chat": chat, "model": local.model, "mode": local.mode, "root": root}
+    write_outcome(value, inert_line(f"{place}, as for a new chat here"), line=chat, as_json=as_json)
+
+
+@click.command("fork")
+@click.argument("point", metavar="ID[@SEQ]", type=o.CHAT)
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or your alias for one.")
+@o.json_option("Print one JSON object.")
+@in_agent()
+async def fork(agent: "Agent", point: str, model: str | None, as_json: bool) -> None:
+    """Start a new chat as a copy of another up to a point.
+
+    ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
+    everything is copied. Prints the id of the copy, which is the last chat from then on."""
+    chat_ref, at, seq = point.partition("@")
+    if at and not (seq.isdecimal() and len(seq) < o.MOST_DIGITS):
+        raise InvalidInput(f"{point[:80]!r} names no event; write ID@SEQ with a number, as in last@12")
+    store = agent.deps.store
+    chat = await session.find_chat(store, chat_ref)
+    if model is not None:
+        model = library_config.load().model_of(model)
+        agent.deps.models.get(model)
+    upto = int(seq) if at else await store.head(chat)
+    copy = await transfer.fork(store, chat, upto, {} if model is None else {"model": model})
+    note = f"a copy of {chat} up to event {upto} · go on: treadle run --chat {copy} PROMPT"
+    write_outcome({"chat": copy, "forked_from": chat, "seq": upto}, note, line=copy, as_json=as_json)
+
+
+@click.command("replay")
+@o.json_option("Print one JSON object.")
+@in_chat()
+async def replay(agent: "Agent", chat: "Chat", as_json: bool) -> int:
+    """Replay a recorded chat offline and compare.
+
+    ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: their answers are taken from
+    the log. The exit code is 0 when the same events come out, and 1 when they do not."""
+    from treadle.library.replay import replay
+
+    result = await replay(agent.deps.store, chat.id)
+    is_same = result.divergence is None and result.matches
+    different = inert(result.divergence.text) if result.divergence is not None else ""
+    number = len(result.events)
+    line = f"{chat.id}: the same {number} events" if is_same else different or f"{chat.id}: other events"
+    value = {"chat": chat.id, "same": result.matches, "events": number, "divergence": different}
+    write_outcome(value, line=line, as_json=as_json)
+    return o.EXIT_OK if is_same else o.EXIT_ERROR
+
+
+@click.command("diff-runs")
+@click.argument("left_ref", metavar="A", type=o.CHAT)
+@click.argument("right", metavar="B", type=o.CHAT)
+@o.json_option("Print one JSON object.")
+@in_agent()
+async def diff_runs(agent: "Agent", left_ref: str, right: str, as_json: bool) -> int:
+    """Find the first difference between two chats.
+
+    A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
+    when there is no difference, and 1 when there is one."""
+    from treadle.chat.divergence import first_divergence
+
+    store = agent.deps.store
+    chats = [await session.find_chat(store, chat_ref) for chat_ref in (left_ref, right)]
+    logs = [await transfer.read_chat(store, chat) for chat in chats]
+    divergence = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
+    different = inert(divergence.text) if divergence else ""
+    value = {"chats": chats, "same": divergence is None, "divergence": different}
+    write_outcome(value, line=different or f"no difference in {len(logs[0])} events", as_json=as_json)
+    return o.EXIT_ERROR if divergence else o.EXIT_OK
+
+
 ALL = "all"
 _LOOK_S = 0.2
 
@@ -253,8 +351,7 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
     and in the home where it runs. The changes of a job are committed to the project by a call of the model, when the
     next run begins, or with --commit."""
-    chat = await session.find_chat(agent.deps.store, id) if id else ""
-    all_jobs = await (agent.chat(chat).jobs() if chat else agent.jobs())
+    all_jobs = await ((await session.open_chat(agent, id)).jobs() if id else agent.jobs())
     terminal = Terminal()
     if act.tail is not None:
         return await _tail(terminal, _find_job(all_jobs, act.tail), act.follow)
@@ -267,8 +364,7 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
         views = [await _find_job(all_jobs, act.discard).discard()]
     elif act.stop is not None:
         running = [job for job in all_jobs if job.view.status == "running"]
-        jobs_to_stop = running if act.stop == ALL else [_find_job(all_jobs, act.stop)]
-        views = [await job.stop() for job in jobs_to_stop]
+        views = [await job.stop() for job in (running if act.stop == ALL else [_find_job(all_jobs, act.stop)])]
     else:
         views = [job.view for job in all_jobs if everything or drive.is_open_job(job.view)]
     rows = [(wire.to_wire_form(view), _job_line(terminal, view)) for view in views]

@@ -59,8 +59,7 @@ def _show_settings(config: "Config", as_json: bool) -> None:
         settings = {name: {"value": plain[name], "source": source} for name, source in config.sources.items()}
         file = str(config.home / library_config.FILE_NAME)
         report = {"home": home, "home_source": home_source, "file": file, "settings": settings}
-        write_json({**report, "environment": addresses, "keys": keys})
-        return
+        return write_json({**report, "environment": addresses, "keys": keys})
     rows = [("home", home, home_source)]
     rows += [(name, _word(values[name]), source) for name, source in config.sources.items()]
     rows += [(name, each or "(none)", "environment" if each else "default") for name, each in addresses.items()]

@@ -22,7 +22,6 @@ from treadle.frontends.cli.lazy import asyncio, dialogue, e
 from treadle.frontends.cli.terminal import Terminal, is_terminal
 from treadle.frontends.presentation.styled import Span, spans
 
-KILL_AT = "tool.edit_after"
 PATIENCE_S = 60.0
 OWN_MODEL = """\
 Use it with your model, in your project:
@@ -66,10 +65,8 @@ def demo(keep: bool) -> None:
 
 class Demo:
     def __init__(self, folder: Path, terminal: Terminal) -> None:
-        self._folder = folder
-        self._project = folder / "project"
-        self._script = folder / "demo.toml"
-        self._terminal = terminal
+        self._folder, self._terminal = folder, terminal
+        self._project, self._script = folder / "project", folder / "demo.toml"
         self._watched = sys.stdout.isatty()
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -109,7 +106,7 @@ class Demo:
         model = f"scripted:{self._script}"
         arguments = ["run", TASK, "--model", model, "--root", str(self._project), "--auto-approve-commands"]
         # The edit is held after it was made, so that the kill strikes between the effect and its record.
-        child = self._start(arguments, TREADLE_FAULTS=f"delay@{KILL_AT}={PATIENCE_S:g}")
+        child = self._start(arguments, TREADLE_FAULTS=f"delay@tool.edit_after={PATIENCE_S:g}")
         deadline = time.monotonic() + PATIENCE_S
         while RIGHT not in self._source():
             if child.poll() is not None or time.monotonic() > deadline:

@@ -1,7 +1,9 @@
 """`treadle diff`: the changes of a run that still stand, with the numbers by which hunks are undone and kept.
 `treadle review`: all work of a run in one report, for a person who did not watch it (W-04). `treadle undo`: take back
 what a run did, shown first and asked for on a terminal; `treadle redo`: take the last undo back; `treadle keep`: accept
-what a run did, or parts of it."""
+what a run did, or parts of it. `treadle apply`: a patch or a fenced block, from a file, standard input or a chat's last
+answer, becomes a change of the project (L-18): planned and shown, then made all or not at all, with the same rules and
+the same way back as a call of the model."""
 
 import io
 import itertools
@@ -13,12 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.base.inert import inert_line
-from treadle.errors import InvalidInput, Refused
+from treadle.base.types import CallKey, ChatId
+from treadle.errors import EditError, InvalidInput, Refused, ToolError
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_agent
+from treadle.frontends.cli.group import in_agent, in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    Agent, c, changes, chat_files, dialogue, e, msgspec, notices, session, snapshots, views, wire,
+    Agent, Chat, Config, applying, c, changes, chat_files, chat_options, command_stream, dialogue, diff_changes, e,
+    msgspec, notices, piped, session, snapshots, toolset, views, wire,
 )  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, write_json
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from treadle.diff.diff import FileDiff
     from treadle.library.agent import Agent
     from treadle.protocol import events as e
+    from treadle.protocol.files import FileChange
 
     Work = tuple[changes.SelectedChanges, Sequence[FileDiff], Sequence[e.Envelope]]
 
@@ -101,24 +106,18 @@ def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
     ID is a chat; without it, the newest that works in this project."""
-    work = session.with_agent(lambda agent: _look(agent, arguments))
-    choice, file_diffs, events = work
+    choice, file_diffs, events = work = session.with_agent(lambda agent: _look(agent, arguments))
     if as_json:
         report = {"chat": choice.chat.id, "messages": [*changes.person_messages(events).values()]}
-        files = [
-            wire.to_wire_form(each.change) | {"hunks": wire.to_wire_form(tuple(each.hunks))} for each in file_diffs
-        ]
-        write_json(report | _list_work(events) | {"files": files})
-    elif not sys.stdout.isatty():
-        _print_report(Terminal(), work)
-    else:
+        files = [wire.to_wire_form(each.change) | {"hunks": wire.to_wire_form(list(each.hunks))} for each in file_diffs]
+        return write_json(report | _list_work(events) | {"files": files})
+    if sys.stdout.isatty():
         text = io.StringIO()
         text.isatty = sys.stdout.isatty  # type: ignore[method-assign]
         _print_report(Terminal(text), work)
-        if text.getvalue().count("\n") < shutil.get_terminal_size().lines:
-            _print_report(Terminal(), work)
-        else:
-            click.echo_via_pager(text.getvalue())
+        if text.getvalue().count("\n") >= shutil.get_terminal_size().lines:
+            return click.echo_via_pager(text.getvalue())
+    _print_report(Terminal(), work)
 
 
 async def _look(agent: "Agent", arguments: o.SelectionArguments) -> "Work":
@@ -224,7 +223,7 @@ async def _undo(agent: "Agent", arguments: o.SelectionArguments, flags: UndoFlag
             listed = "; ".join(f"{seq} {inert_line(text, 40)!r}" for seq, text in [*messages.items()][-10:])
             raise Refused("no_such_message", f"no message of yours stands at {flags.to}; they are: {listed}")
         choice = msgspec.structs.replace(choice, span=chat_files.RunSpan(flags.to))
-    selection: dict[str, Any] = {"paths": choice.paths, "hunks": choice.hunks, "even_kept": choice.even_kept}
+    selection: dict[str, Any] = {name: getattr(choice, name) for name in ("paths", "hunks", "even_kept")}
     selection["merge"] = flags.merge
     await changes.tell_begun(terminal, choice, flags.as_json)
     if (completed := await choice.files.complete()) is not None:
@@ -309,3 +308,154 @@ async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -
     if not (as_json or outcome.files or outcome.conflicts or outcome.error):
         terminal.note(f"chat {choice.chat.id}: nothing to keep", "dim")
     return await changes.tell(terminal, choice, outcome, "kept", as_json, listed=True)
+
+
+_SHORTER = "apply it in parts"
+
+
+class Wish(NamedTuple):
+    source: str | None
+    path: str | None
+    block: int | None
+    chat: str | None
+    root: str | None
+    force_root: bool
+    preview: bool
+    yes: bool
+
+    def check(self) -> None:
+        both_places = "--chat and --root exclude each other: a chat has its project."
+        is_twofold = self.chat and (self.root or self.force_root)
+        o.refuse({"--preview and --yes exclude each other.": self.preview and self.yes, both_places: is_twofold})
+
+
+@click.command("apply")
+@click.argument("source", metavar="[FILE]", required=False, type=o.FILE)
+@click.option("--to", "path", metavar="PATH", type=o.FILE, help="Write a fenced block, or all of a text, to this file.")
+@click.option("--block", type=o.POSITIVE, metavar="N", help="The number of the fenced block, from 1.")
+@click.option("--chat", type=o.CHAT, help="Apply in this chat; without FILE apply its last answer.")
+@o.root_options
+@click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
+@o.json_option("Print the result as one JSON object, and do not ask.")
+@o.gather_options(Wish, "wish")
+@in_loop
+async def apply(wish: Wish, as_json: bool) -> int:
+    """Apply a patch or a fenced block of an answer to the project.
+
+    FILE holds a unified diff, a patch that begins with *** Begin Patch, or an answer with one of these in a fenced
+    block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
+    that file. It is shown first and applied whole or not at all; treadle undo takes it back."""
+    config = session.load_config()
+    text = _text(wish)
+    terminal = Terminal()
+    async with session.open_agent(config) as agent:
+        chat, root = await _chat(agent, config, wish)
+        if text is None:
+            text = applying.last_answer(await chat.state())
+            if not text:
+                raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
+        command = _command(wish, text)
+        files, diff = await _plan_changes(agent, root, command)
+        if not as_json:
+            changes.print_patch(terminal, diff)
+        if wish.preview or not files:
+            if as_json:
+                write_json({"preview": wish.preview, "applied": False, "files": wire.to_wire_form(files), "diff": diff})
+            elif files:
+                terminal.note(f"would change {diff_changes.count(len(files), 'file')}; nothing was changed", "dim")
+            else:
+                terminal.note("nothing to apply: the files are like that already", "dim")
+            return o.EXIT_OK
+        question = f"apply to {diff_changes.count(len(files), 'file')}? [y/N] "
+        if not await dialogue.may_go_on(terminal, question, asks=not (wish.yes or as_json)):
+            return o.EXIT_ERROR
+        return await _run_apply(terminal, chat, command, wish, as_json)
+
+
+def _text(wish: Wish) -> str | None:
+    """Return the text to apply; None for the last answer of the chat."""
+    if wish.source not in (None, "-"):
+        return piped.read_file(str(wish.source), piped.PATCH_LIMIT, _SHORTER)
+    if wish.source is None and wish.chat:
+        return None
+    if wish.source is None and not piped.is_piped():
+        raise click.UsageError("Name a FILE, pipe a patch in, or name a chat with --chat.")
+    return piped.read_text(piped.PATCH_LIMIT, _SHORTER)
+
+
+def _command(wish: Wish, text: str) -> "c.Apply":
+    """A patch if it is one, else a text for the named file."""
+    blocks = applying.fenced_blocks(text)
+    if wish.block is not None and wish.block > len(blocks):
+        raise InvalidInput(f"there is no block {wish.block}: the text has {len(blocks)} that are closed by their fence")
+    if wish.block is None and len(blocks) > 1:
+        patches = [block for block in blocks if _is_patch(block)]
+        if wish.path or len(patches) != 1:
+            raise InvalidInput(f"the text has {len(blocks)} fenced blocks; say which with --block 1 to {len(blocks)}")
+        blocks = patches
+    content = text
+    if blocks and not (wish.block is None and _is_patch(text) and not _is_patch(blocks[0])):
+        content = blocks[(wish.block or 1) - 1]
+    if wish.path:
+        return c.Apply(wish.path, content)
+    if not _is_patch(content):
+        raise InvalidInput("this is no patch; say with --to PATH which file it should become")
+    return c.Apply(patch=content)
+
+
+def _is_patch(text: str) -> bool:
+    from treadle.adapters.tools.builtin.patch_text import parse
+
+    try:
+        return bool(parse(text))
+    except EditError:
+        return text.lstrip().startswith(("*** Begin Patch", "diff --git ", "--- "))
+
+
+async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, str]":
+    """The chat that was named, else a new one, which is not written down before it has something to do; its root."""
+    if wish.chat:
+        chat = await session.open_chat(agent, wish.chat)
+        return chat, (await chat.state()).options.root
+    root = str(o.project_root(wish.root, force=wish.force_root))
+    # `apply` is a request to write these files, so the chat uses the mode that lets edits pass.
+    options, asks = config.settings.chat_options(root), dialogue.someone_is_there()
+    return agent.chat(options=options, mode="auto-edit", interactive=asks, auto_approve_sensitive_edits=wish.yes), root
+
+
+async def _plan_changes(agent: "Agent", root: str, command: "c.Apply") -> "tuple[tuple[FileChange, ...], str]":
+    """Return the changes and their preview, computed by the tool that will make them. Nothing is written."""
+    from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL, ToolSpec
+
+    name, arguments = WRITE_TOOL, {"path": command.path, "content": command.content}
+    if command.patch is not None:
+        name, arguments = PATCH_TOOL, {"patch": command.patch}
+    tool = agent.deps.tools.find(name, chat_options.ChatOptions(tools=(name,)))
+    assert tool is not None
+    assert not isinstance(tool, ToolSpec)
+    options = chat_options.ChatOptions(root=root)
+    invocation = toolset.Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, options=options, by_person=True)
+    rehearsal = await tool.rehearse(invocation)
+    return () if rehearsal is None else rehearsal.files, await tool.preview(invocation)
+
+
+async def _run_apply(terminal: Terminal, chat: "Chat", command: "c.Apply", wish: Wish, as_json: bool) -> int:
+    """Carry it out in the way of every call: policy, checkpoint, log."""
+    await chat.open()
+    if not wish.chat:
+        await chat.command(c.Rename(f"apply {wish.source if wish.source not in (None, '-') else 'standard input'}"))
+    stream: command_stream.CommandStream | None
+    stream = chat.apply(command.path, content=command.content, patch=command.patch)
+    while stream is not None:
+        outcome = await command_stream.collect_changes(stream)
+        stream = await dialogue.answer_next(terminal, chat, asks=not as_json)
+    is_applied = outcome.completion is not None and outcome.completion.success
+    error = outcome.completion.error if outcome.completion is not None and not is_applied else ""
+    if as_json:
+        write_json({"chat": chat.id, "applied": is_applied, "error": error, "files": wire.to_wire_form(outcome.files)})
+    elif error:
+        raise ToolError(error)
+    elif is_applied:
+        terminal.note(f"applied: {notices.summary(outcome.files)} · back: treadle undo {chat.id}", "dim")
+    return o.EXIT_OK if is_applied else o.EXIT_ERROR

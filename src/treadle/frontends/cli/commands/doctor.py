@@ -76,32 +76,29 @@ def sandbox(as_json: bool) -> int:
 
     config = session.load_config()
     findings = examine(config.home)
-    without = examine_level("none", "", config.home / FOLDER)
+    unconfined = examine_level("none", "", config.home / FOLDER)
     demand = config.settings.sandbox
     levels = [each.level for each in findings.reports if each.holds and demand in ("auto", each.level)]
     commands = {level: asyncio.run(try_commands(config.home, level)) for level in levels}
-    failure = ""
+    level, failure = "", ""
     try:
-        choice = choose(config.home, config.settings.sandbox)
-        level: str = choice.level
-        status_line = f"in force: {_in_force(choice)}"
+        choice = choose(config.home, demand)
+        level, in_force = choice.level, _in_force(choice)
     except SandboxError as error:
-        level, failure = "", str(error)
-        status_line = f"in force: nothing, commands do not run: {error}"
+        failure, in_force = str(error), f"nothing, commands do not run: {error}"
     if as_json:
         reports = [msgspec.to_builtins(each) | {"holds": each.holds} for each in findings.reports]
-        command_results = msgspec.to_builtins(commands)
-        write_json({"level": level, "failure": failure, "reports": reports, "commands": command_results})
+        write_json({"level": level, "failure": failure, "reports": reports, "commands": commands})
     else:
         terminal = Terminal()
-        tables = {each.level: each.tried for each in (*findings.reports, without) if each.tried}
+        tables = {each.level: each.tried for each in (*findings.reports, unconfined) if each.tried}
         _print_table(terminal, [each.text for each in ESCAPES], tables)
         if commands:
             _print_table(terminal, [each.text for each in TRIALS], commands)
         for report in findings.reports:
             if report.failure:
                 terminal.line(inert_line(f"{report.level} does not work here: {report.failure}"))
-        terminal.line(inert_line(status_line))
+        terminal.line(inert_line(f"in force: {in_force}"))
     return EXIT_OK if level not in ("", "none") else EXIT_ERROR
 
 
@@ -159,10 +156,9 @@ def _print_table(terminal: Terminal, texts: Sequence[str], columns: "Mapping[Lev
     width = max(len(text) for text in texts)
     terminal.line(" " * width + "".join(f"  {level:12}" for level in columns).rstrip())
     for number, text in enumerate(texts):
-        verdicts = [results[number].verdict for results in columns.values()]
-        cells = [Span(f"  {each:12}", (_COLOURS[each],)) for each in verdicts[:-1]]
-        last = Span(f"  {verdicts[-1]}", (_COLOURS[verdicts[-1]],))
-        terminal.line(spans(f"{text:{width}}", *cells, last))
+        *verdicts, last = (results[number].verdict for results in columns.values())
+        cells = [Span(f"  {each:12}", (_COLOURS[each],)) for each in verdicts]
+        terminal.line(spans(f"{text:{width}}", *cells, Span(f"  {last}", (_COLOURS[last],))))
     terminal.line()
 
 
@@ -286,8 +282,7 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     if as_json:
         report = msgspec.to_builtins(collected) | {"dry_run": dry_run}
         del report["line"]
-        write_json(report)
-        return
+        return write_json(report)
     terminal = Terminal()
     heading = "would be removed" if dry_run else "removed"
     terminal.line(f"{heading}: {diff_changes.count(collected.images, 'kept file')} ({_size(collected.bytes)})")

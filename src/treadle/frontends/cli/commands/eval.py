@@ -9,7 +9,7 @@ import click
 from treadle.base.inert import inert_line, print_note
 from treadle.errors import InvalidInput
 from treadle.frontends.cli.lazy import Config, asyncio, diff_changes, msgspec, session
-from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options
+from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options, split_names
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ class Evaluation(NamedTuple):
     retry_errors: bool
 
     def check(self) -> None:
-        if self.words[0] == COMPARE and len(self.words) != 3:
-            raise click.UsageError("compare takes two results: treadle eval compare A B")
-        if self.words[0] != COMPARE and len(self.words) != 1:
-            raise click.UsageError("name one suite, or: compare A B")
+        if len(self.words) != (3 if self.words[0] == COMPARE else 1):
+            two = "compare takes two results: treadle eval compare A B"
+            raise click.UsageError(two if self.words[0] == COMPARE else "name one suite, or: compare A B")
 
 
 @click.command("eval")
@@ -60,8 +59,7 @@ def eval_(flags: Evaluation) -> None:
     from treadle.library.evaluation.tasks import select_tasks
 
     if flags.words[0] == COMPARE:
-        Terminal().line(compare(*(read_results(Path(each)) for each in flags.words[1:])))
-        return
+        return Terminal().line(compare(*(read_results(Path(each)) for each in flags.words[1:])))
     suite = Path(flags.words[0])
     repositories = Path(flags.repositories) if flags.repositories else None
     tasks = select_tasks(read_suite(suite, repositories), [word for word in flags.only.split(",") if word])
@@ -80,8 +78,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     from treadle.library.evaluation.report import svg_plot
     from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
-    names = (flags.models or config.settings.model).split(",")
-    models = tuple(config.model_of(name.strip()) for name in names if name.strip())
+    models = tuple(map(config.model_of, split_names(flags.models or config.settings.model)))
     if not models:
         raise InvalidInput("no model is set; name one or more with --model")
     (folder / STORE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,8 +91,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
     counter = itertools.count(number - len(find_open_attempts(tasks, plan, folder)) + 1)
     settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
-    inside = msgspec.structs.replace(config, settings=settings)
-    async with session.open_agent(inside, works=True) as agent:
+    async with session.open_agent(msgspec.structs.replace(config, settings=settings), works=True) as agent:
         results = await evaluate(
             agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(counter)}/{number}] {_line(result)}")
         )

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from treadle.library.mcp_hub.settings import Declared
     from treadle.library.mcp_hub.setup import McpServers
 
-_HIDDEN = "…"
-
 
 @click.group("mcp")
 def mcp() -> None:
@@ -140,8 +138,7 @@ async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> N
     link = await _link(servers, name, place)
     fields = {"source": link.declared.source, **_declaration(link.declared)}
     if as_json:
-        write_json({"name": name, **fields})
-        return
+        return write_json({"name": name, **fields})
     terminal = Terminal()
     for key, value in fields.items():
         if isinstance(value, dict):
@@ -157,10 +154,10 @@ def _declaration(declared: "Declared") -> dict[str, Any]:
     fields = msgspec.to_builtins(declared.server)
     for key in ("env", "headers"):
         if key in fields:
-            fields[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in fields[key].items()}
+            fields[key] = {name: value if value.startswith("${") else "…" for name, value in fields[key].items()}
     client = fields.get("oauth", {})
     if not client.get("clientSecret", "${").startswith("${"):
-        client["clientSecret"] = _HIDDEN
+        client["clientSecret"] = "…"
     return {**fields, "confined": declared.confined}
 
 

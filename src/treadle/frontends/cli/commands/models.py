@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     Listed = list[tuple[ModelInfo, str, model_registry.State]]  # a model, why it cannot be used, and its state
 
 REMOTE_S = 10.0  # how long a server may take for its list
-QUARTERS = 4  # without a terminal, progress is told so many times
 HEADER = ("model", "window", "output", "$ in", "$ cached", "$ out", "can")
+FIELDS = {
+    **{"model": "ref", "window": "window", "max_output": "max_output", "price_input": "usd_per_million_input"},
+    **{"price_cached": "usd_per_million_cached", "price_output": "usd_per_million_output"},
+    **{name: name for name in ("temperature", "native_tools", "thinking", "efforts", "vision")},
+}
 MARKS = {"missing": ["(not ready)"], "failed": ["(failed when asked)"]}
-LOCALLY = "its weights are on this machine"
 
 
 @click.group("models", invoke_without_command=True)
@@ -107,22 +110,9 @@ def _object(
 ) -> dict[str, object]:
     """In the words of the user's own file."""
     models = [
-        {
-            "model": info.ref,
-            "window": info.window,
-            "max_output": info.max_output,
-            "price_input": info.usd_per_million_input,
-            "price_cached": info.usd_per_million_cached,
-            "price_output": info.usd_per_million_output,
-            "temperature": False if info.temperature is None else info.temperature,
-            "native_tools": info.native_tools,
-            "thinking": info.thinking,
-            "efforts": None if info.efforts is None else list(info.efforts),
-            "vision": info.vision,
-            "usable": not reason,
-            "why": reason,
-            "state": state,
-        }
+        {name: getattr(info, field) for name, field in FIELDS.items()}
+        | {"temperature": False if info.temperature is None else info.temperature}
+        | {"usable": not reason, "why": reason, "state": state}
         for info, reason, state in listed
     ]
     providers = {
@@ -139,7 +129,7 @@ def _object(
 
 
 def _print(listed: "Listed") -> None:
-    rows: list[tuple[str, ...]] = []
+    rows = []
     for info, _, state in listed:
         prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
         price_cells = [f"{price:.4g}" if any(prices) else "" for price in prices]
@@ -161,8 +151,7 @@ def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.Pr
     from treadle.adapters.models.local.weights import PROVIDER
 
     terminal = Terminal()
-    ready: dict[str, str] = {}
-    missing: dict[str, str] = {}
+    ready, missing = {}, {}
     for offer in offers:
         if offer.unusable_reason:
             missing[offer.provider] = offer.unusable_reason
@@ -171,7 +160,8 @@ def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.Pr
         else:  # models on this machine are there one by one
             reasons = {info.ref: model_registry.explain_unusable(registry, offer, info) for info in offer.models}
             missing |= {ref: reason for ref, reason in reasons.items() if reason}
-            ready |= {ref: LOCALLY for ref, reason in reasons.items() if not reason and offer.provider == PROVIDER}
+            if offer.provider == PROVIDER:
+                ready |= {ref: "its weights are on this machine" for ref, reason in reasons.items() if not reason}
     _pairs(terminal, "Ready:", ready)
     unasked = [offer.provider for offer in offers if model_registry.provider_state(registry, offer) == "not asked"]
     if unasked:
@@ -197,12 +187,12 @@ def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
 
 @contextmanager
 def _show_progress(weights: "Weights", terminal: Terminal) -> Iterator[Callable[[int], None]]:
-    """Show how far a download is: as a bar where someone sees it, else in a few lines."""
+    """Show how far a download is: as a bar where someone sees it, else in a line for each quarter."""
     quarter = 0
 
     def note(downloaded_bytes: int) -> None:
         nonlocal quarter
-        if (new_quarter := downloaded_bytes * QUARTERS // weights.size) > quarter:
+        if (new_quarter := downloaded_bytes * 4 // weights.size) > quarter:
             terminal.note(f"{downloaded_bytes / 1e6:,.0f} of {weights.size / 1e6:,.0f} MB")
         quarter = new_quarter
 

@@ -83,17 +83,14 @@ async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "Ru
     from treadle.library.subagents.tree import RunningRace, make_race_order
 
     if race_flags.chat:
-        return RunningRace(agent, agent.chat(await session.find_chat(agent.deps.store, race_flags.chat)))
-    models = tuple(name.strip() for name in race_flags.models.split(",") if name.strip())
-    if not models:
-        models = (await session.chosen_model(agent, config),)
-    for name in (*models, *([race_flags.judge] if race_flags.judge else [])):
+        return RunningRace(agent, await session.open_chat(agent, race_flags.chat))
+    models = o.split_names(race_flags.models) or (await session.chosen_model(agent, config),)
+    for name in filter(None, (*models, race_flags.judge)):
         agent.deps.models.get(name)
         if disclosure := agent.consent.disclose(name):
             print_note(f"treadle: {inert_line(disclosure)}")
-    race_order = make_race_order(
-        race_flags.task or "", race_flags.worlds, models, race_flags.passes, race_flags.judge, race_flags.everything
-    )
+    judging = race_flags.passes, race_flags.judge, race_flags.everything
+    race_order = make_race_order(race_flags.task or "", race_flags.worlds, models, *judging)
     root = o.project_root(race_flags.root, force=race_flags.force_root)
     chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False, model=models[0])
     return RunningRace(agent, chat, race_order)
@@ -113,12 +110,10 @@ async def _show(running: "RunningRace", as_json: bool) -> None:
         for row in rows:
             old_row = last_rows.get(row.chat)
             last_rows[row.chat] = row
-            if old_row == row:
-                continue
-            if as_json:
+            if as_json and old_row != row:
                 write_json({"type": "race.attempt", **wire.to_wire_form(row)})
                 terminal.end_line()
-            elif old_row is None or (old_row.status, old_row.ended) != (row.status, row.ended):
+            elif not as_json and (old_row is None or (old_row.status, old_row.ended) != (row.status, row.ended)):
                 terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
 
 

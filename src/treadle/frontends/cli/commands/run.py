@@ -130,7 +130,8 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     if task.tools:  # tools that do not exist are named before a model has to do without them
         tool_names = [spec.name for spec in agent.deps.tools.specs(chat_options.ChatOptions(interactive=True))]
         # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
-        if unknown := unknown_names("tool", [name for name in _names(task.tools) if "__" not in name], tool_names):
+        own_names = [name for name in o.split_names(task.tools) if "__" not in name]
+        if unknown := unknown_names("tool", own_names, tool_names):
             raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
     chat, after_seq, model = await _find_or_make_chat(agent, config, task)
     if not await _tell_recipient(agent, model, asks=asks):
@@ -163,17 +164,18 @@ def _text(task: Task) -> str:
     return text if alone or not piped_text.strip() else piped.with_context(text, piped_text)
 
 
-def _names(words: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in words.split(",") if name.strip())
-
-
 async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, int, str]":
     """The chat of the task, its last seq and its model. An old chat keeps the options that no flag names."""
     store, options, flag_values = agent.deps.store, None, {}
     if task.chat is not None:
         chat_id = await session.find_chat(store, task.chat)
         options = (await agent.chat(chat_id).state()).options
-    root = _root(config, task) if options is None or task.root is not None else ""
+    root = ""
+    if options is None or task.root is not None:
+        root = str(o.project_root(task.root, force=task.force_root))
+        if is_below(str(config.home.resolve()), root):
+            inside = "lies inside the project, where the model can reach it; move TREADLE_HOME"
+            session.warn([f"Treadle's home {config.home} {inside}"])
     changes = _task_options(agent, config, task, options.root if options is not None else root)
     for name, source in config.sources.items():
         if source.startswith("flag ") and (name in library_config.OF_CHATS or name in library_config.BUDGETS):
@@ -195,14 +197,6 @@ async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "t
     return agent.chat(chat_id, **changes), await store.head(chat_id), model
 
 
-def _root(config: "Config", task: Task) -> str:
-    root = str(o.project_root(task.root, force=task.force_root))
-    if is_below(str(config.home.resolve()), root):
-        inside = "lies inside the project, where the model can reach it; move TREADLE_HOME"
-        session.warn([f"Treadle's home {config.home} {inside}"])
-    return root
-
-
 def _task_options(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
     """The options of the custom agent, if one is named, and of flags, which take precedence."""
     agent_options: dict[str, Any] = {}
@@ -213,7 +207,7 @@ def _task_options(agent: "Agent", config: "Config", task: Task, root: str) -> di
                 agent_options.pop(name, None)
     options = {
         "system_prompt": None if task.system is None else _read(task.system),
-        "tools": None if task.tools is None else _names(task.tools),
+        "tools": None if task.tools is None else o.split_names(task.tools),
         "interactive": task.interactive,
         "world": task.world,
     }

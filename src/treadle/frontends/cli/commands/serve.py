@@ -25,11 +25,9 @@ from treadle.protocol.choices import MODES
 if TYPE_CHECKING:
     from treadle.frontends.server.tokens import Tokens
 
-NOT_ALONE = (
+UNENCRYPTED = (
     "other machines can reach the server, and connections are not encrypted; put a proxy with TLS in front of it"
 )
-INSTALL_ACP = "editors need the package agent-client-protocol; install it with: pip install 'treadle[acp]'"
-COPILOT_TOKEN = "COPILOT_CONNECTION_TOKEN"
 
 
 @click.command("serve")
@@ -62,7 +60,7 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
     config = session.load_config(flags)
     settings = config.settings
     if not is_loopback(settings.serve_host):
-        session.warn([NOT_ALONE])
+        session.warn([UNENCRYPTED])
     mcp = is_loopback(settings.serve_host)  # the operator's own servers are not for others
     async with session.open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency, stays=True) as agent:
         tokens = Tokens(tokens_file(config.home, settings.serve_tokens), config.home)
@@ -123,8 +121,7 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
 
 def _open_browser(link: str) -> None:
     """A browser with a window; one that would take over the terminal is none."""
-    windows = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if windows or sys.platform in ("darwin", "win32"):
+    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32"):
         webbrowser.open(link)
 
 
@@ -222,9 +219,8 @@ async def worker(**flags: Any) -> None:
 
     config = session.load_config(flags)
     settings = config.settings
-    async with session.open_agent(
-        config, works=True, concurrency=settings.concurrency, relays=True, stays=True
-    ) as agent:
+    most = settings.concurrency
+    async with session.open_agent(config, works=True, concurrency=most, relays=True, stays=True) as agent:
         pool = WorkerPool(agent.worker)
         to_drain, to_leave = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, *drive.ending_signals()):
@@ -232,7 +228,7 @@ async def worker(**flags: Any) -> None:
                 number, lambda: (to_leave if to_drain.is_set() else to_drain).set()
             )
         pool.start()
-        print_note(f"treadle: worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
+        print_note(f"treadle: worker {agent.worker.name} takes up to {most} chats at once")
         async with collecting.run_housekeeping(
             agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
         ):
@@ -266,7 +262,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
         models = agent.deps.models
         assert isinstance(models, model_registry.ModelRegistry)
         here = os.getcwd()
-        token = "" if stdio else os.environ.get(COPILOT_TOKEN, "")
+        token = "" if stdio else os.environ.get("COPILOT_CONNECTION_TOKEN", "")
         if not (stdio or token):
             token = secrets.token_urlsafe(24)
             print_note(f"treadle: programs connect with the token {token}")
@@ -296,7 +292,7 @@ async def acp(**flags: Any) -> None:
     The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
     the editor. How to set it up: docs/guide/editors.md."""
     if find_spec("acp") is None:
-        raise ConfigError(INSTALL_ACP)
+        raise ConfigError("editors need the package agent-client-protocol; install it with: pip install 'treadle[acp]'")
     from acp import Agent as AcpAgent
     from acp import run_agent
 

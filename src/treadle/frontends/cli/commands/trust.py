@@ -31,8 +31,15 @@ def trust(paths: tuple[str, ...], as_json: bool) -> None:
     has that is not."""
     for path in paths:
         _trust(_book(), path)
-    if not paths:
-        _list(as_json)
+    if paths:
+        return
+    states = {file.path: _state(file) for file in _book().all()}
+    states |= {path: "not trusted" for path in _find_candidates() if path not in states}
+    rows = []
+    for path, state in states.items():
+        mark = Span(f"{state:12}", ("green" if state == "trusted" else "yellow",))
+        rows.append(({"path": path, "state": state}, spans(mark, f" {inert_line(path)}")))
+    write_list(rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
 
 
 @click.command("untrust")
@@ -73,16 +80,6 @@ def _find_executed_files(path: str, content: bytes) -> list[str]:
         return []
     files = (file for each in servers for file in mcp_settings.executed_files(each.server, root, os.environ))
     return [file for file in dict.fromkeys(files) if file != path]
-
-
-def _list(as_json: bool) -> None:
-    states = {file.path: _state(file) for file in _book().all()}
-    states |= {path: "not trusted" for path in _find_candidates() if path not in states}
-    rows = []
-    for path, state in states.items():
-        mark = Span(f"{state:12}", ("green" if state == "trusted" else "yellow",))
-        rows.append(({"path": path, "state": state}, spans(mark, f" {inert_line(path)}")))
-    write_list(rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
 
 
 def _state(file: "trust_book.Trusted") -> str:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _ID = click.argument("id", metavar="WORLD")
 _TRY_PREFIX = "try-"
-_OLD_S = 86_400
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan", "[": "dim"}
 
 
@@ -54,7 +53,7 @@ async def open_world(
     """Open a new world of this project; nothing is copied until it is written."""
     above = (await _find(agent, parent)).id if parent else ""
     new_world = await agent.worlds.open(o.project_root(root, force=force_root), above, label=label)
-    _print_world(new_world, as_json)
+    write_list([(wire.to_wire_form(new_world), _world_line(new_world))], "", as_json=as_json)
 
 
 @world.command("list")
@@ -76,9 +75,8 @@ async def show(agent: "Agent", id: str, as_json: bool) -> None:
     if as_json:
         effect = await agent.worlds.effect(world_info.id)
         fields = {"files": wire.to_wire_form(effect.files), "conflicts": wire.to_wire_form(effect.conflicts)}
-        write_json({**wire.to_wire_form(world_info), **fields})
-        return
-    _print_world(world_info, as_json)
+        return write_json({**wire.to_wire_form(world_info), **fields})
+    Terminal().line(_world_line(world_info))
     changes.print_patch(Terminal(), await agent.worlds.diff(world_info.id))
 
 
@@ -117,11 +115,10 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
         advice = f"Try: treadle world rebase {world_info.id}"
         raise Conflict(f"the same files changed in the project; nothing was committed. {advice}")
     asks = not (yes or as_json)
-    if not await dialogue.may_go_on(
-        terminal, f"commit {diff_changes.count(len(effect.files), 'change')}? [y/N] ", asks=asks
-    ):
+    question = f"commit {diff_changes.count(len(effect.files), 'change')}? [y/N] "
+    if not await dialogue.may_go_on(terminal, question, asks=asks):
         return o.EXIT_ERROR
-    into = agent.chat(await session.find_chat(agent.deps.store, chat)) if chat else None
+    into = await session.open_chat(agent, chat) if chat else None
     result = await agent.worlds.commit(
         world_info.id, into, lambda target: dialogue.answer_next(terminal, target, asks=asks)
     )
@@ -161,10 +158,6 @@ async def _find(agent: "Agent", world_ref: str) -> "World":
     return fit[0]
 
 
-def _print_world(world_info: "World", as_json: bool) -> None:
-    write_list([(wire.to_wire_form(world_info), _world_line(world_info))], "", as_json=as_json)
-
-
 def _world_line(world_info: "World") -> Line:
     inside = f" · in {world_info.parent}" if world_info.parent else ""
     remarks = "".join(f" · {inert_line(text, 60)}" for text in (world_info.label, world_info.why) if text)
@@ -193,7 +186,7 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     # The view lies in Treadle's home, which may have more room than the memory behind /tmp.
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     for leftover in config.home.glob(f"{_TRY_PREFIX}*"):  # of a killed trial
-        if leftover.lstat().st_mtime < time.time() - _OLD_S:
+        if leftover.lstat().st_mtime < time.time() - 86_400:
             remove_tree(str(leftover))
     folder = str(Path(tempfile.mkdtemp(prefix=_TRY_PREFIX, dir=config.home)).resolve())
     terminal = Terminal()
@@ -205,22 +198,11 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     status = dry_run.command_exit
     ending = "it took too long and was stopped" if status.ending == "timed_out" else exit_words(status)
     if as_json:
-        stat = diff_changes.total(dry_run.effect.files)
-        report = {
-            "command": line,
-            "root": project,
-            "ending": status.ending,
-            "code": status.code,
-            "output": dry_run.output,
-            "added": stat.added,
-            "removed": stat.removed,
-            "files": dry_run.effect.files,
-            "uncaptured": dry_run.effect.uncaptured,
-            "wants_network": dry_run.wants_network,
-            "summary": f"{ending}, {diff_changes.count(len(dry_run.effect.files), 'change')}",
-        }
-        write_json(report)
-        return
+        effect, stat = dry_run.effect, diff_changes.total(dry_run.effect.files)
+        report = {"command": line, "root": project, "ending": status.ending, "code": status.code}
+        report |= {"output": dry_run.output, "added": stat.added, "removed": stat.removed, "files": effect.files}
+        report |= {"uncaptured": effect.uncaptured, "wants_network": dry_run.wants_network}
+        return write_json(report | {"summary": f"{ending}, {diff_changes.count(len(effect.files), 'change')}"})
     terminal.end_line()
     for note in dry_run.notes:
         terminal.note(inert_line(note), "yellow")

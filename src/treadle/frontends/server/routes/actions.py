@@ -1,14 +1,12 @@
 """Routes for what chats wait for (A-03, A-04, S-08). Of many that answer at once, the store lets one win."""
 
-from contextlib import suppress
-
 import msgspec
 
 from treadle.base.host_patterns import choice
 from treadle.base.types import ChatId, new_id
 from treadle.chat.state import ChatState, open_actions
-from treadle.errors import AlreadyAnswered, InvalidInput
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, build_accepted, first_answer, remember, reply
+from treadle.errors import InvalidInput
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, build_accepted, reply
 from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
@@ -16,6 +14,7 @@ from treadle.library.commands import save_rule
 from treadle.library.subagents.tree import tree
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
+from treadle.protocol.events import OpenAction
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_queries import ActionQuery
 from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
@@ -27,7 +26,7 @@ LOOK_BACK = 100  # Events of one commit, at most.
 
 async def submit(call: ApiRequest) -> ApiReply:
     body = call.body(ToolResults)
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
+    chat = await call.find_chat()
     if not body.results:
         raise Problem("bad_request", "The list of results is empty; send one for each open call.")
     results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in body.results)
@@ -35,39 +34,41 @@ async def submit(call: ApiRequest) -> ApiReply:
 
 
 async def actions(call: ApiRequest) -> ApiReply:
-    states = [await call.service.state(call.user, call.path("chat"))]
+    states = [await call.load_state()]
     if call.query(ActionQuery).below:
-        deps = call.service.agent.deps
-        below = await tree(deps, states[0].chat)
-        states += [await deps.log.load(row.chat) for row in below if row.status == "requires_action"]
-    return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
+        below = await tree(call.deps, states[0].chat)
+        states += [await call.deps.log.load(row.chat) for row in below if row.status == "requires_action"]
+    return _list_actions(states)
 
 
 async def approvals(call: ApiRequest) -> ApiReply:
-    state = await call.service.state(call.user, call.path("chat"))
-    views = [each for each in _build_action_views(state) if each.action.kind == "permission"]
-    return reply(ActionList(actions=tuple(views)))
+    return _list_actions([await call.load_state()], "permission")
 
 
 async def actions_of_all(call: ApiRequest) -> ApiReply:
-    deps = call.service.agent.deps
     waiting = ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action")
-    states = [await deps.log.load(each.summary.chat) for each in await deps.store.list(waiting, limit=MOST)]
-    return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
+    return _list_actions(
+        [await call.deps.log.load(each.summary.chat) for each in await call.deps.store.list(waiting, limit=MOST)]
+    )
 
 
-def _build_action_views(state: ChatState) -> tuple[ActionView, ...]:
-    return tuple(ActionView(chat=state.chat, title=state.title, action=action) for action in open_actions(state))
+def _list_actions(states: list[ChatState], kind: str = "") -> ApiReply:
+    views = (
+        ActionView(chat=state.chat, title=state.title, action=action)
+        for state in states
+        for action in open_actions(state)
+        if kind in ("", action.kind)
+    )
+    return reply(ActionList(actions=tuple(views)))
 
 
 async def decide(call: ApiRequest) -> ApiReply:
     body = call.body(Decision)
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     action_id = call.path("action")
     if body.decision == "allow":
-        for each in open_actions(state):
-            if each.action == action_id:
-                call.service.admission.reach(call.user, choice(each.network))
+        for each in _find_actions(state, action_id):
+            call.service.admission.reach(call.user, choice(each.network))
     rule = _rule(call, state, action_id, body)
     command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
     return await call.service.execute(state.chat, (command,), call.key, lambda result: reply(build_accepted(result)))
@@ -78,17 +79,19 @@ async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
     does it when it is repeated; once it is done, a repetition does not bring a rule back that was revoked."""
     if response.status != 200 or call.body(Decision).rule is None:
         return response
-    deps, key = call.service.agent.deps, None if call.key is None else call.key.part("rule")
-    if key is not None and await first_answer(deps.store, key) is not None:
+    if await call.recall_step("rule") is not None:
         return response
     acceptance = msgspec.json.decode(response.body, type=Accepted)
     chat, head = ChatId(acceptance.chat), acceptance.head
-    recorded = await deps.log.recorded_answer(chat, call.path("action"), max(0, head - LOOK_BACK), head)
+    recorded = await call.deps.log.recorded_answer(chat, call.path("action"), max(0, head - LOOK_BACK), head)
     if recorded is not None and recorded.rule is not None:
-        await save_rule(call.service.agent.chat_home, recorded.rule, await deps.log.load(chat))
-    with suppress(AlreadyAnswered):
-        await remember(deps.store, key, NOTHING, deps.clock.now_ms())
+        await save_rule(call.service.agent.chat_home, recorded.rule, await call.deps.log.load(chat))
+    await call.remember_step("rule", NOTHING)
     return response
+
+
+def _find_actions(state: ChatState, action_id: str) -> list[OpenAction]:
+    return [each for each in open_actions(state) if each.action == action_id]
 
 
 def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:
@@ -96,16 +99,15 @@ def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -
     if (wish := decision.rule) is None:
         return None
     call.service.admission.scope(call.user, wish.scope)
-    for each in open_actions(state):
-        if each.action == action:
-            if wish.offer >= len(each.offers):
-                raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
-            now = call.service.agent.deps.clock.now_ms()
-            expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
-            offered_rule = each.offers[wish.offer].rule_for(wish.scope, decision.decision)
-            if offered_rule.tool == NETWORK_TOOL and offered_rule.effect == "allow":
-                call.service.admission.reach(call.user, choice((offered_rule.pattern,)))
-            return msgspec.structs.replace(offered_rule, id=new_id("r"), created_ms=now, expires_ms=expires)
+    for each in _find_actions(state, action):
+        if wish.offer >= len(each.offers):
+            raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
+        now = call.deps.clock.now_ms()
+        expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
+        offered_rule = each.offers[wish.offer].rule_for(wish.scope, decision.decision)
+        if offered_rule.tool == NETWORK_TOOL and offered_rule.effect == "allow":
+            call.service.admission.reach(call.user, choice((offered_rule.pattern,)))
+        return msgspec.structs.replace(offered_rule, id=new_id("r"), created_ms=now, expires_ms=expires)
     return None
 
 
@@ -116,16 +118,16 @@ async def answer(call: ApiRequest) -> ApiReply:
 TAG = "actions"
 _AT = "/api/chats/{chat}"
 ROUTES = (
-    Route("POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", TAG, 204,
+    Route("POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", 204,
           body=ToolResults, large=True,
           codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input", "config", "root_changed")),
-    Route("GET", f"{_AT}/actions", actions, "See what a chat waits for, and the chats that it began.", TAG,
-          reply=ActionList, query=ActionQuery),
-    Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
-    Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
-    Route("POST", f"{_AT}/approvals/{{action}}", decide, "Answer an approval.", TAG, reply=Accepted, body=Decision,
+    Route("GET", f"{_AT}/actions", actions, "See what a chat waits for, and the chats that it began.", reply=ActionList,
+          query=ActionQuery),
+    Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", reply=ActionList),
+    Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", reply=ActionList),
+    Route("POST", f"{_AT}/approvals/{{action}}", decide, "Answer an approval.", reply=Accepted, body=Decision,
           codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "config", "root_changed"),
           finish=keep_rule),
-    Route("POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,
+    Route("POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", reply=Accepted, body=AnswerBody,
           codes=("no_such_action", "archived", "empty", "invalid_input", "config", "root_changed")),
 )  # fmt: skip

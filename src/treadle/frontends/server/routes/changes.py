@@ -37,13 +37,11 @@ async def runs(call: ApiRequest) -> ApiReply:
     query = call.query(Page)
     chat, files = await _files(call)
     spans = await files.runs()
-    page = list(enumerate(spans, 1))[query.after : query.after + query.limit]
     views: list[RunView] = []
-    for number, span in page:
-        task = ""
-        for record in await call.service.agent.deps.store.read(chat, span.since - 1, 1):
-            event = wire.decode(chat, record).data
-            task = event.content[:TASK] if isinstance(event, UserMessage) else ""
+    for number, span in list(enumerate(spans, 1))[query.after : query.after + query.limit]:
+        records = await call.deps.store.read(chat, span.since - 1, 1)
+        event = wire.decode(chat, records[0]).data if records else None
+        task = event.content[:TASK] if isinstance(event, UserMessage) else ""
         views.append(RunView(run=number, message=span.since, upto=span.upto, content=task))
     return reply(RunList(runs=tuple(views), total=len(spans)))
 
@@ -56,10 +54,9 @@ async def changes(call: ApiRequest) -> ApiReply:
     paths = await _resolve_log_paths(call.service, chat, (query.path,) if query.path else ())
     all_changes = await files.changes(span, paths, even_kept=query.even_kept)
     visible_changes = sorted(without_parents(all_changes), key=lambda each: each.path)
-    page = visible_changes[query.after : query.after + query.limit]
     remaining_chars = MOST_CHARACTERS
     looks: list[ChangedFile] = []
-    for change in page:
+    for change in visible_changes[query.after : query.after + query.limit]:
         try:
             look = await files.look(change)
         except RootChanged:
@@ -79,8 +76,7 @@ def _fitting(look: FileDiff, remaining_chars: int) -> tuple[ChangedFile, int]:
         if remaining_chars < 0:
             break
         hunks.append(hunk)
-    change = look.change
-    fields = {name: getattr(change, name) for name in ("path", "action", "added", "removed", "before", "after")}
+    fields = {name: getattr(look.change, name) for name in ("path", "action", "added", "removed", "before", "after")}
     view = ChangedFile(**fields, notes=look.notes, hunks=tuple(hunks), cut=len(hunks) < len(look.hunks))
     return view, max(remaining_chars, 0)
 
@@ -119,8 +115,7 @@ async def keep(call: ApiRequest) -> ApiReply:
 async def back(call: ApiRequest) -> ApiReply:
     body = call.body(GoBack)
     chat, _ = await _files(call)
-    restore = new_id("u") if body.files else ""
-    command = c.Rewind(body.message, body.conversation, body.files, restore, body.merge)
+    command = c.Rewind(body.message, body.conversation, body.files, new_id("u") if body.files else "", body.merge)
     return await _restore(call, command, await _complete_restore(call.service, chat) if body.files else None)
 
 
@@ -132,16 +127,15 @@ async def _complete_restore(service: Service, chat: ChatId) -> Completed | None:
     service.go_on(state)
     restored = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
     if restored is None:
-        kind = state.restoring.kind
-        text = f"The {kind} that was begun in this chat has not ended; ask again when a worker is there."
-        raise Refused("busy", text)
+        problem = f"The {state.restoring.kind} that was begun in this chat has not ended"
+        raise Refused("busy", f"{problem}; ask again when a worker is there.")
     return Completed(state.restoring, restored)
 
 
 async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, completed_restore: Completed | None) -> ApiReply:
     if completed_restore is None or not completed_restore.answers(command):
         return await carry_out(call, command, restore=command.restore, status=202)
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
+    chat = await call.find_chat()
     answer = reply(await _build_restoration(call.service, chat, completed_restore.outcome_event))
     return await call.service.execute(chat, (), call.key, lambda _state: answer)
 
@@ -190,7 +184,7 @@ def _count_files(files: Sequence[FileChange]) -> int:
 
 
 async def _files(call: ApiRequest) -> tuple[ChatId, ChatFiles]:
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     await call.service.project(state)
     return state.chat, call.service.agent.chat(state.chat).files
 
@@ -242,17 +236,17 @@ TAG = "files"
 _AT = "/api/chats/{chat}"
 _CODES = ("archived", "busy", "awaiting_action", "invalid_input", "root_changed")
 ROUTES = (
-    Route("GET", f"{_AT}/runs", runs, "List the runs that may have changed files.", TAG, reply=RunList, query=Page),
-    Route("GET", f"{_AT}/changes", changes, "List the changes of a chat and their present state, by hunk.", TAG,
+    Route("GET", f"{_AT}/runs", runs, "List the runs that may have changed files.", reply=RunList, query=Page),
+    Route("GET", f"{_AT}/changes", changes, "List the changes of a chat and their present state, by hunk.",
           reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root", "root_changed")),
-    Route("POST", f"{_AT}/undo", undo, "Take changes of files back, or see what that would do.", TAG, 202, Accepted,
+    Route("POST", f"{_AT}/undo", undo, "Take changes of files back, or see what that would do.", 202, Accepted,
           body=UndoFiles, query=WaitQuery, codes=(*_CODES, "tool", "outside_root"), finish=outcome,
           finished=Restoration),
-    Route("POST", f"{_AT}/redo", redo, "Take an undo back.", TAG, 202, Accepted, body=RedoFiles, query=WaitQuery,
+    Route("POST", f"{_AT}/redo", redo, "Take an undo back.", 202, Accepted, body=RedoFiles, query=WaitQuery,
           codes=_CODES, finish=outcome, finished=Restoration),
-    Route("POST", f"{_AT}/keep", keep, "Accept changes: an undo leaves them alone from now on.", TAG, 202, Accepted,
+    Route("POST", f"{_AT}/keep", keep, "Accept changes: an undo leaves them alone from now on.", 202, Accepted,
           body=KeepFiles, query=WaitQuery, codes=(*_CODES, "outside_root"), finish=outcome, finished=Restoration),
-    Route("POST", f"{_AT}/back", back, "Go back to before an earlier message: conversation, files, or both.", TAG, 202,
+    Route("POST", f"{_AT}/back", back, "Go back to before an earlier message: conversation, files, or both.", 202,
           Accepted, body=GoBack, query=WaitQuery, codes=(*_CODES, "no_such_message"), finish=outcome,
           finished=Restoration),
 )  # fmt: skip

@@ -11,12 +11,12 @@ from treadle.base.types import ChatId, new_id
 from treadle.chat.fold import change_options
 from treadle.chat.state import status
 from treadle.errors import JobElsewhere, TreadleError
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, chat_line, chat_view, reply
-from treadle.frontends.server.replies import message_view as shown_message
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, chat_line, chat_view, message_view, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, owner_of
 from treadle.library import commands
 from treadle.library.message_expansion import expand_message
+from treadle.library.searching import search as search_chats
 from treadle.library.transfer import export_chat
 from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol import commands as c
@@ -26,6 +26,7 @@ from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundCh
 from treadle.protocol.http_queries import ChatQuery, MessagePage, Page, SearchQuery
 from treadle.protocol.http_requests import CreateChat, Nothing, PatchChat, SendMessage
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import shown_status
 
 NDJSON = "application/x-ndjson"
 
@@ -45,9 +46,9 @@ async def prepare_message(
 async def create(call: ApiRequest) -> ApiReply:
     body = call.body(CreateChat)
     options = await call.service.begin(call.user, body.changes())
-    call.service.agent.deps.models.get(options.model)
+    call.deps.models.get(options.model)
     if "reasoning_effort" in body.changes() and not options.agent:
-        check_effort(call.service.agent.deps.models, options.model, options.reasoning_effort)
+        check_effort(call.deps.models, options.model, options.reasoning_effort)
     call.service.remember_model(call.user, options.model)
 
     async def first(options: ChatOptions) -> list[c.Command]:
@@ -63,8 +64,7 @@ async def create(call: ApiRequest) -> ApiReply:
 async def listing(call: ApiRequest) -> ApiReply:
     query = call.query(ChatQuery)
     chat_filter = ChatFilter(owner_of(call.user), query.archived, query.status, query.label or None, query.query)
-    store, cursor = call.service.agent.deps.store, _place(query.cursor)
-    listed_chats = await store.list(chat_filter, limit=query.limit + 1, cursor=cursor)
+    listed_chats = await call.deps.store.list(chat_filter, limit=query.limit + 1, cursor=_place(query.cursor))
     page = listed_chats[: query.limit]
     next_cursor = ""
     if len(listed_chats) > len(page):
@@ -75,12 +75,10 @@ async def listing(call: ApiRequest) -> ApiReply:
 
 async def search(call: ApiRequest) -> ApiReply:
     """Chats of the caller alone (S-13)."""
-    from treadle.library.searching import search as hits
-
-    query, store = call.query(SearchQuery), call.service.agent.deps.store
+    query = call.query(SearchQuery)
     chat_filter = ChatFilter(owner=owner_of(call.user), archived=query.archived)
     matches: list[FoundChat] = []
-    async for hit in hits(store, chat_filter, query.text):
+    async for hit in search_chats(call.deps.store, chat_filter, query.text):
         matches.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
         if len(matches) == query.limit:
             break
@@ -98,22 +96,23 @@ def _place(cursor: str) -> Cursor | None:
 
 
 async def show(call: ApiRequest) -> ApiReply:
-    state = await call.service.state(call.user, call.path("chat"))
-    return reply(chat_view(state, await call.service.get_shown_status(state)))
+    state = await call.load_state()
+    is_driven = status(state) != "running" or (await call.deps.store.get(state.chat)).leased
+    return reply(chat_view(state, shown_status(status(state), is_driven)))
 
 
 async def patch(call: ApiRequest) -> ApiReply:
     body = call.body(PatchChat)
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
+    chat = await call.find_chat()
     changes = call.service.admission.alter(call.user, body.changes())
     commands: list[c.Command] = []
     warnings: tuple[str, ...] = ()
     if changes:
         if "model" in changes:
-            call.service.agent.deps.models.get(changes["model"])
+            call.deps.models.get(changes["model"])
             call.service.remember_model(call.user, changes["model"])
         if "dynamic_tools" in changes:
-            options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
+            options = change_options((await call.deps.log.load(chat)).options, changes)
             warnings = call.service.agent.tool_warnings(options)
         commands.append(c.ChangeOptions(changes))
     if isinstance(body.title, str):
@@ -131,51 +130,47 @@ async def delete(call: ApiRequest) -> ApiReply:
 
 async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
     """The jobs of a chat end when it is archived; also when that failed for the first answer under the same key."""
-    await commands.end_jobs(call.service.agent.chat_home, await call.service.state(call.user, call.path("chat")))
+    await commands.end_jobs(call.service.agent.chat_home, await call.load_state())
     return answer
 
 
 async def messages(call: ApiRequest) -> ApiReply:
     """A page of the conversation as it stands: messages that an edit cut off are only in the log."""
     query = call.query(MessagePage)
-    history = (await call.service.state(call.user, call.path("chat"))).history
+    history = (await call.load_state()).history
     total = len(history)
     last = min(total, query.before - 1) if query.before else total
-    first = query.after if query.after else max(0, last - query.limit)
-    last = min(last, first + query.limit)
-    entries = history.slice(first)[: max(0, last - first)]
-    views = tuple(shown_message(place, entry) for place, entry in enumerate(entries, first + 1))
+    first = query.after or max(0, last - query.limit)
+    entries = history.slice(first)[: max(0, min(last - first, query.limit))]
+    views = tuple(message_view(place, entry) for place, entry in enumerate(entries, first + 1))
     return reply(MessageList(messages=views, total=total))
 
 
 async def log(call: ApiRequest) -> ApiReply:
     query = call.query(Page)
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
-    store = call.service.agent.deps.store
-    records = await store.read(chat, query.after, query.limit)
+    chat = await call.find_chat()
+    records = await call.deps.store.read(chat, query.after, query.limit)
     events = tuple(wire.to_dict(wire.decode(chat, record)) for record in records)
-    return reply(EventPage(events=events, head=await store.head(chat)))
+    return reply(EventPage(events=events, head=await call.deps.store.head(chat)))
 
 
 async def export(call: ApiRequest) -> Response:
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
-    lines = export_chat(call.service.agent.deps.store, chat)
+    chat = await call.find_chat()
+    lines = export_chat(call.deps.store, chat)
     headers = {"content-disposition": f'attachment; filename="{chat}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
 
 
 async def usage(call: ApiRequest) -> ApiReply:
-    state = await call.service.state(call.user, call.path("chat"))
-    totals = state.totals
+    state = await call.load_state()
     try:
-        info = call.service.agent.deps.models.get(state.options.model).info
+        info = call.deps.models.get(state.options.model).info
     except TreadleError:  # this server does not have the model
         info = None
     window = state.options.context_window or (info.window if info is not None else 0)
-    counts = {name: getattr(totals, name) for name in ("usage", "turns", "tool_calls", "wall_ms")}
+    counts = {name: getattr(state.totals, name) for name in ("usage", "turns", "tool_calls", "wall_ms")}
     is_priced = info is None or info.has_price
-    view = UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced)
-    return reply(view)
+    return reply(UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced))
 
 
 async def usage_of_all(call: ApiRequest) -> ApiReply:
@@ -185,20 +180,19 @@ async def usage_of_all(call: ApiRequest) -> ApiReply:
 
 TAG = "chats"
 ROUTES = (
-    Route("POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", TAG, 201, ChatView,
+    Route("POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", 201, ChatView,
           body=CreateChat, codes=("invalid_input", "config", "empty", "tool"), large=False),
-    Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
-    Route("GET", "/api/search", search, "Find chats by words in their messages.", TAG, reply=FoundList,
-          query=SearchQuery),
-    Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),
-    Route("PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
+    Route("GET", "/api/chats", listing, "List chats, newest change first.", reply=ChatList, query=ChatQuery),
+    Route("GET", "/api/search", search, "Find chats by words in their messages.", reply=FoundList, query=SearchQuery),
+    Route("GET", "/api/chats/{chat}", show, "Look at a chat.", reply=ChatView),
+    Route("PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", reply=ChatView,
           body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"), finish=end_jobs),
-    Route("DELETE", "/api/chats/{chat}", delete, "Delete a chat and its sub-agents for good.", TAG, 204, body=Nothing,
+    Route("DELETE", "/api/chats/{chat}", delete, "Delete a chat and its sub-agents for good.", 204, body=Nothing,
           codes=("busy", JobElsewhere.code)),
-    Route("GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,
+    Route("GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", reply=MessageList,
           query=MessagePage),
-    Route("GET", "/api/chats/{chat}/log", log, "Read recorded events.", TAG, reply=EventPage, query=Page),
-    Route("GET", "/api/chats/{chat}/export", export, "Get the whole log as JSON lines.", TAG, media_type=NDJSON),
-    Route("GET", "/api/chats/{chat}/usage", usage, "See what a chat has cost.", TAG, reply=UsageView),
-    Route("GET", "/api/usage", usage_of_all, "See what all chats have cost.", TAG, reply=UsageView),
+    Route("GET", "/api/chats/{chat}/log", log, "Read recorded events.", reply=EventPage, query=Page),
+    Route("GET", "/api/chats/{chat}/export", export, "Get the whole log as JSON lines.", media_type=NDJSON),
+    Route("GET", "/api/chats/{chat}/usage", usage, "See what a chat has cost.", reply=UsageView),
+    Route("GET", "/api/usage", usage_of_all, "See what all chats have cost.", reply=UsageView),
 )  # fmt: skip

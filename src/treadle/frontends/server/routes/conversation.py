@@ -12,20 +12,19 @@ from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, No
 async def carry_out(
     call: ApiRequest, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
 ) -> ApiReply:
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
+    chat = await call.find_chat()
     make_reply = lambda state: reply(build_accepted(state, queue_id, restore), status)  # noqa: E731
     return await call.service.execute(chat, (command,), call.key, make_reply)
 
 
 async def send(call: ApiRequest) -> ApiReply:
     body = call.body(SendMessage)
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     if body.expand:
         await call.service.require_work(state)  # before a server of the project is asked for anything
     queue_id = new_id("q")
     text, images = await prepare_message(call, body, state.options)
-    command = c.Send(text, body.delivery, tuple(images), queue_id, call.traceparent)
-    return await carry_out(call, command, queue_id)
+    return await carry_out(call, c.Send(text, body.delivery, tuple(images), queue_id, call.traceparent), queue_id)
 
 
 async def edit(call: ApiRequest) -> ApiReply:
@@ -38,8 +37,7 @@ async def edit(call: ApiRequest) -> ApiReply:
 
 
 async def queue(call: ApiRequest) -> ApiReply:
-    state = await call.service.state(call.user, call.path("chat"))
-    return reply(QueueView(queue=state.queue))
+    return reply(QueueView(queue=(await call.load_state()).queue))
 
 
 async def edit_queued(call: ApiRequest) -> ApiReply:
@@ -66,8 +64,9 @@ async def compact(call: ApiRequest) -> ApiReply:
 
 async def apply(call: ApiRequest) -> ApiReply:
     body = call.body(ApplyText)
-    command = c.Apply(body.path or "", body.content, body.block or 0, body.patch, command=body.command)
-    return await carry_out(call, command)
+    return await carry_out(
+        call, c.Apply(body.path or "", body.content, body.block or 0, body.patch, command=body.command)
+    )
 
 
 async def extend(call: ApiRequest) -> ApiReply:
@@ -77,29 +76,28 @@ async def extend(call: ApiRequest) -> ApiReply:
 TAG = "conversation"
 _AT = "/api/chats/{chat}"
 ROUTES = (
-    Route("POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", TAG, reply=Accepted,
+    Route("POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", reply=Accepted,
           body=SendMessage, large=True,
           codes=("archived", "empty", "queue_full", "invalid_input", "config", "root_changed", "tool")),
     Route("PUT", f"{_AT}/messages/{{seq}}", edit,
-          "Replace an earlier message and run again from there; with `files` those go back first.", TAG, reply=Accepted,
+          "Replace an earlier message and run again from there; with `files` those go back first.", reply=Accepted,
           body=ReplaceMessage,
           codes=("archived", "empty", "no_such_message", "busy", "invalid_input", "config", "root_changed")),
-    Route("GET", f"{_AT}/queue", queue, "List the messages that wait.", TAG, reply=QueueView),
-    Route("PUT", f"{_AT}/queue/{{queued}}", edit_queued, "Change a queued message.", TAG, reply=Accepted,
-          body=EditMessage, codes=("archived", "empty", "no_such_queued")),
-    Route("DELETE", f"{_AT}/queue/{{queued}}", delete_queued, "Take a message out of the queue.", TAG, reply=Accepted,
+    Route("GET", f"{_AT}/queue", queue, "List the messages that wait.", reply=QueueView),
+    Route("PUT", f"{_AT}/queue/{{queued}}", edit_queued, "Change a queued message.", reply=Accepted, body=EditMessage,
+          codes=("archived", "empty", "no_such_queued")),
+    Route("DELETE", f"{_AT}/queue/{{queued}}", delete_queued, "Take a message out of the queue.", reply=Accepted,
           body=Nothing, codes=("archived", "no_such_queued")),
-    Route("POST", f"{_AT}/queue/{{queued}}/promote", promote, "Make a queued message the next one.", TAG,
-          reply=Accepted, body=Nothing,
-          codes=("archived", "no_such_queued", "invalid_input", "config", "root_changed")),
-    Route("POST", f"{_AT}/interrupt", interrupt, "Stop the run.", TAG, reply=Accepted, body=Nothing,
+    Route("POST", f"{_AT}/queue/{{queued}}/promote", promote, "Make a queued message the next one.", reply=Accepted,
+          body=Nothing, codes=("archived", "no_such_queued", "invalid_input", "config", "root_changed")),
+    Route("POST", f"{_AT}/interrupt", interrupt, "Stop the run.", reply=Accepted, body=Nothing,
           codes=("archived", "not_running")),
-    Route("POST", f"{_AT}/compact", compact, "Shorten the conversation now.", TAG, reply=Accepted, body=Nothing,
+    Route("POST", f"{_AT}/compact", compact, "Shorten the conversation now.", reply=Accepted, body=Nothing,
           codes=("archived", "busy", "awaiting_action", "empty")),
     Route("POST", f"{_AT}/apply", apply,
           "Write a fenced block of the last answer, or a text, to a file, or apply a patch; approvals and undo are as "
-          "for the model.", TAG, reply=Accepted, body=ApplyText, large=True,
+          "for the model.", reply=Accepted, body=ApplyText, large=True,
           codes=("archived", "busy", "awaiting_action", "no_such_block", "invalid_input", "config", "root_changed")),
-    Route("POST", f"{_AT}/extend", extend, "Allow the run more turns.", TAG, reply=Accepted, body=Extension,
+    Route("POST", f"{_AT}/extend", extend, "Allow the run more turns.", reply=Accepted, body=Extension,
           codes=("archived", "not_running", "invalid_input", "config", "root_changed")),
 )  # fmt: skip

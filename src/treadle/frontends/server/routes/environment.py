@@ -27,13 +27,11 @@ MOST_FOUND = 12
 
 async def models(call: ApiRequest) -> ApiReply:
     """The list of every front end: models with a key here, and those of servers on this machine. Asks no provider."""
-    agent = call.service.agent
-    default = await call.service.default_model(call.user)
-    registry = agent.deps.models
+    default, registry = await call.service.default_model(call.user), call.deps.models
     if not isinstance(registry, ModelRegistry):
         return reply(answers.ModelList(models=(model_view(OfferedModel(registry.get(default).info)),), default=default))
     views: list[answers.ModelView] = []
-    for each in await agent.list_models():
+    for each in await call.service.agent.list_models():
         with suppress(InvalidInput):  # not open to the user
             call.service.admission.model(call.user, each.info.ref)
             views.append(model_view(each))
@@ -41,7 +39,7 @@ async def models(call: ApiRequest) -> ApiReply:
 
 
 async def files(call: ApiRequest) -> ApiReply:
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     path, workspace = call.query(PathQuery).path, await call.service.workspace(state)
     listed = await asyncio.to_thread(workspace.listdir, path)
     children = sorted(listed, key=lambda child: (child.kind != "directory", child.name))
@@ -53,7 +51,7 @@ async def files(call: ApiRequest) -> ApiReply:
 
 
 async def content(call: ApiRequest) -> Response:
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     most = call.service.limits.file
     data = await asyncio.to_thread(_bytes, await call.service.workspace(state), call.query(FileQuery).path, most)
     return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
@@ -73,11 +71,11 @@ async def commands(call: ApiRequest) -> ApiReply:
     else:
         options = await _options_to_come(call, call.query(RootQuery).root)
     commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
-    all_commands = commands_by_name.values()
-    views = tuple(
-        answers.CommandView(name=each.name, description=each.description, hint=each.hint) for each in all_commands
+    views = (
+        answers.CommandView(name=each.name, description=each.description, hint=each.hint)
+        for each in commands_by_name.values()
     )
-    return reply(answers.CommandList(commands=views))
+    return reply(answers.CommandList(commands=tuple(views)))
 
 
 async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
@@ -92,7 +90,7 @@ async def find_files(call: ApiRequest) -> ApiReply:
     """Files by a few letters of their paths; of a chat in a world, those of the world."""
     query = call.query(FindQuery)
     if "chat" in call.request.path_params:
-        state = await call.service.state(call.user, call.path("chat"))
+        state = await call.load_state()
         folder = await asyncio.to_thread((await call.service.workspace(state)).directory, ".")
     else:
         folder = (await _options_to_come(call, query.root)).root
@@ -118,7 +116,7 @@ async def resources(call: ApiRequest) -> ApiReply:
 
 async def _usable(call: ApiRequest) -> ChatOptions:
     """The options of the chat, whose project its owner may use now."""
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     await call.service.require_work(state)
     return state.options
 
@@ -135,27 +133,26 @@ async def ticket(call: ApiRequest) -> ApiReply:
 TAG = "surroundings"
 _CODES = ("tool", "outside_root", "root_changed", "invalid_input")
 ROUTES = (
-    Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=answers.ModelList),
-    Route("GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=answers.FileList,
+    Route("GET", "/api/models", models, "List the models that the server knows.", reply=answers.ModelList),
+    Route("GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", reply=answers.FileList,
           query=PathQuery, codes=_CODES),
-    Route("GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG, query=FileQuery,
+    Route("GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", query=FileQuery,
           media_type=BYTES, codes=(*_CODES, "too_large")),
     Route("GET", "/api/chats/{chat}/commands", commands,
           "List what can be typed behind a slash in messages with `expand`: own commands, and the prompts that the MCP "
-          "servers of the chat are known to have.", TAG, reply=answers.CommandList,
-          codes=("root_changed", "invalid_input")),
+          "servers of the chat are known to have.", reply=answers.CommandList, codes=("root_changed", "invalid_input")),
     Route("GET", "/api/chats/{chat}/resources", resources,
-          "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=answers.ResourceList,
+          "List what can be attached as `@server:uri` in messages with `expand`.", reply=answers.ResourceList,
           codes=("root_changed", "invalid_input")),
-    Route("GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
+    Route("GET", "/api/commands", commands, "List the same commands for a chat that has not begun.",
           reply=answers.CommandList, query=RootQuery, codes=("root_changed", "invalid_input")),
-    Route("GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.", TAG,
+    Route("GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.",
           reply=answers.FoundFiles, query=FindQuery, codes=_CODES),
-    Route("GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.", TAG,
+    Route("GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.",
           reply=answers.FoundFiles, query=FindQuery, codes=("invalid_input",)),
-    Route("GET", "/api/project", project, "See in which project and on which branch a chat would begin.", TAG,
+    Route("GET", "/api/project", project, "See in which project and on which branch a chat would begin.",
           reply=answers.ProjectView, query=RootQuery, codes=("invalid_input",)),
-    Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=answers.Me),
-    Route("POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
+    Route("GET", "/api/me", me, "See whose token this is.", reply=answers.Me),
+    Route("POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.",
           reply=answers.Ticket, body=Nothing),
 )  # fmt: skip

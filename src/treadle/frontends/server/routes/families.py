@@ -3,17 +3,15 @@
 from treadle.errors import InvalidInput
 from treadle.frontends.server.replies import ApiReply, reply
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.library.subagents.tree import tree
+from treadle.library.subagents.tree import make_race_order, tree
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import ChatView, ChildList
 from treadle.protocol.http_requests import StartRace
 
 
 async def race(call: ApiRequest) -> ApiReply:
-    from treadle.library.subagents.tree import make_race_order
-
     body = call.body(StartRace)
-    admission, models = call.service.admission, call.service.agent.deps.models
+    admission, models = call.service.admission, call.deps.models
     options = await call.service.begin(call.user, body.changes())
     if not options.root:
         raise InvalidInput("A race is about a project: name its root.")
@@ -26,14 +24,13 @@ async def race(call: ApiRequest) -> ApiReply:
 
 
 async def children(call: ApiRequest) -> ApiReply:
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
-    return reply(ChildList(children=tuple(await tree(call.service.agent.deps, chat))))
+    return reply(ChildList(children=tuple(await tree(call.deps, await call.find_chat()))))
 
 
 TAG = "chats"
 ROUTES = (
     Route("POST", "/api/races", race, "Begin a race: several attempts at one task, of which the best is committed.",
-          TAG, 201, ChatView, body=StartRace, codes=("invalid_input", "config", "empty")),
+          201, ChatView, body=StartRace, codes=("invalid_input", "config", "empty")),
     Route("GET", "/api/chats/{chat}/children", children, "List the chats that its calls began: sub-agents, attempts.",
-          TAG, reply=ChildList),
+          reply=ChildList),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from treadle.protocol.views import JobChanges, JobOutput, JobView
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    jobs = await call.service.agent.job_registry.of(await call.service.require_own_chat(call.user, call.path("chat")))
+    jobs = await call.service.agent.job_registry.of(await call.find_chat())
     return reply(JobList(jobs=tuple(job.view for job in jobs)))
 
 
@@ -57,7 +57,7 @@ async def discard(call: ApiRequest) -> ApiReply:
 
 
 async def _job(call: ApiRequest) -> tuple[Job, ChatState]:
-    state = await call.service.state(call.user, call.path("chat"))
+    state = await call.load_state()
     return await call.service.agent.job_registry.find(state.chat, call.path("job")), state
 
 
@@ -70,18 +70,18 @@ TAG = "jobs"
 _AT = "/api/chats/{chat}/jobs"
 _CODES = ("job_elsewhere", "invalid_input", "root_changed")
 ROUTES = (
-    Route("GET", _AT, listing, "List the background commands of a chat.", TAG, reply=JobList),
-    Route("GET", f"{_AT}/{{job}}/output", output, "Read what a background command has written.", TAG, reply=JobOutput,
+    Route("GET", _AT, listing, "List the background commands of a chat.", reply=JobList),
+    Route("GET", f"{_AT}/{{job}}/output", output, "Read what a background command has written.", reply=JobOutput,
           query=OutputQuery, codes=_CODES),
-    Route("POST", f"{_AT}/{{job}}/input", give, "Write to the input of a background command.", TAG, reply=JobView,
+    Route("POST", f"{_AT}/{{job}}/input", give, "Write to the input of a background command.", reply=JobView,
           body=JobInput, codes=(*_CODES, "tool")),
-    Route("POST", f"{_AT}/{{job}}/stop", stop, "Stop a background command with everything it started.", TAG,
-          reply=JobView, body=Nothing, codes=("job_elsewhere",)),
+    Route("POST", f"{_AT}/{{job}}/stop", stop, "Stop a background command with everything it started.", reply=JobView,
+          body=Nothing, codes=("job_elsewhere",)),
     Route("GET", f"{_AT}/{{job}}/changes", changes,
-          "See what an ended background command changed and is not committed.", TAG, reply=JobChanges,
+          "See what an ended background command changed and is not committed.", reply=JobChanges,
           codes=(*_CODES, "tool")),
-    Route("POST", f"{_AT}/{{job}}/commit", commit, "Commit to the project what a background command has changed.", TAG,
+    Route("POST", f"{_AT}/{{job}}/commit", commit, "Commit to the project what a background command has changed.",
           reply=Accepted, body=Nothing, codes=("job_elsewhere",)),
-    Route("POST", f"{_AT}/{{job}}/discard", discard, "Drop what an ended background command changed.", TAG,
-          reply=JobView, body=Nothing, codes=_CODES),
+    Route("POST", f"{_AT}/{{job}}/discard", discard, "Drop what an ended background command changed.", reply=JobView,
+          body=Nothing, codes=_CODES),
 )  # fmt: skip

@@ -27,14 +27,14 @@ async def readyz(call: ApiRequest) -> ApiReply:
         return reply(Health(status="draining"), 503)
     try:
         async with asyncio.timeout(READY_S):
-            await call.service.agent.deps.store.list(limit=1)
+            await call.deps.store.list(limit=1)
     except (StoreError, TimeoutError):
         return reply(Health(status="unavailable"), 503)
     return reply(Health(status="ok"))
 
 
 async def metrics(call: ApiRequest) -> Response:
-    service, deps = call.service, call.service.agent.deps
+    service, deps = call.service, call.deps
     counts = await service.chat_counts.statuses()
     statuses: dict[Labels, float] = {(("status", status),): count for status, count in counts.items()}
     lease_count = service.worker.load if service.worker is not None else 0
@@ -59,9 +59,9 @@ async def docs(call: ApiRequest) -> Response:
 
 TAG = "operation"
 ROUTES = (
-    Route("GET", "/healthz", healthz, "Is the server alive?", TAG, reply=Health, open=True),
-    Route("GET", "/readyz", readyz, "Can it serve requests?", TAG, reply=Health, open=True, codes=("draining",)),
-    Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain", operators=True),
-    Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", TAG, media_type=JSON, open=True),
-    Route("GET", "/api/docs", docs, "This description, to read.", TAG, media_type=HTML, open=True),
+    Route("GET", "/healthz", healthz, "Is the server alive?", reply=Health, open=True),
+    Route("GET", "/readyz", readyz, "Can it serve requests?", reply=Health, open=True, codes=("draining",)),
+    Route("GET", "/metrics", metrics, "Numbers for Prometheus.", media_type="text/plain", operators=True),
+    Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", media_type=JSON, open=True),
+    Route("GET", "/api/docs", docs, "This description, to read.", media_type=HTML, open=True),
 )  # fmt: skip

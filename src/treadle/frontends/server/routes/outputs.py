@@ -20,7 +20,7 @@ async def output(call: ApiRequest) -> Response:
     if not isinstance(event, ExecutionComplete):
         raise Problem("not_found", "This event is no result of a tool.")
     if event.output:
-        data = await call.service.agent.deps.store.get_blob(event.output)
+        data = await call.deps.store.get_blob(event.output)
     else:
         data = (event.result or event.error).encode()
     headers = {"accept-ranges": "bytes", "content-disposition": f'attachment; filename="output-{call.path("seq")}.txt"'}
@@ -50,18 +50,18 @@ def _span(range_header: str, size: int) -> tuple[int, int]:
 async def picture(call: ApiRequest) -> Response:
     event, place = await _event(call), call.path("place")
     images: tuple[Image, ...] = event.images if isinstance(event, UserMessage | ExecutionComplete) else ()
-    if not (place.isascii() and place.isdigit() and int(place[:4]) < len(images)):
+    if not (place.isascii() and place.isdigit() and len(place) < 5 and int(place) < len(images)):
         raise Problem("not_found", "This event has no such picture.")
-    image = images[int(place[:4])]
+    image = images[int(place)]
     if image.media_type not in PICTURE_KINDS:
         raise Problem("not_found", "This is no picture that a browser shows.")
-    return Response(await call.service.agent.deps.store.get_blob(image.blob), media_type=image.media_type)
+    return Response(await call.deps.store.get_blob(image.blob), media_type=image.media_type)
 
 
 async def _event(call: ApiRequest) -> Event:
-    chat, seq = await call.service.require_own_chat(call.user, call.path("chat")), call.path("seq")
+    chat, seq = await call.find_chat(), call.path("seq")
     if seq.isascii() and seq.isdigit() and 0 < len(seq) < 16:
-        for record in await call.service.agent.deps.store.read(chat, int(seq) - 1, 1):
+        for record in await call.deps.store.read(chat, int(seq) - 1, 1):
             if record.seq == int(seq):
                 return wire.decode(chat, record).data
     raise Problem("not_found", f"The chat has no event {seq[:20]!r}.")
@@ -71,8 +71,7 @@ TAG = "streams"
 _AT = "/api/chats/{chat}/events/{seq}"
 ROUTES = (
     Route("GET", f"{_AT}/output", output,
-          "Read the whole output of a tool, where its result shows a part; with the header Range a piece of it.", TAG,
+          "Read the whole output of a tool, where its result shows a part; with the header Range a piece of it.",
           media_type="text/plain"),
-    Route("GET", f"{_AT}/images/{{place}}", picture, "Get a picture of a message or a result.", TAG,
-          media_type="image/*"),
+    Route("GET", f"{_AT}/images/{{place}}", picture, "Get a picture of a message or a result.", media_type="image/*"),
 )  # fmt: skip

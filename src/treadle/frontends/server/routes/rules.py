@@ -1,13 +1,12 @@
 """Routes for rules, the standing answers to approvals (S-07). Those beyond a chat belong to who runs the server."""
 
 import asyncio
-from contextlib import suppress
 
 import msgspec
 
 from treadle.chat.state import ChatState
-from treadle.errors import AlreadyAnswered, ConfigError, NotFound
-from treadle.frontends.server.replies import NOTHING, ApiReply, first_answer, remember, reply
+from treadle.errors import ConfigError, NotFound
+from treadle.frontends.server.replies import NOTHING, ApiReply, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL
 from treadle.protocol import commands as c
@@ -29,7 +28,7 @@ async def listing(call: ApiRequest) -> ApiReply:
 
 async def revoke(call: ApiRequest) -> ApiReply:
     id, state = call.path("rule"), await _chat(call)
-    deps, book = call.service.agent.deps, call.service.agent.rules
+    book = call.service.agent.rules
     if state is not None and any(rule.id == id for rule in state.options.rules):
         remaining_rules = [rule for rule in state.options.rules if rule.id != id]
         change = c.ChangeOptions({"rules": msgspec.to_builtins(remaining_rules)})
@@ -38,16 +37,14 @@ async def revoke(call: ApiRequest) -> ApiReply:
         return response
     if call.user != LOCAL:
         raise NotFound(f"there is no rule {id[:80]!r} of yours")
-    intent = call.key.part("revoke") if call.key is not None else None
     if any(rule.id == id for rule in await asyncio.to_thread(book.all)):
-        with suppress(AlreadyAnswered):
-            await remember(deps.store, intent, NOTHING, deps.clock.now_ms())
+        await call.remember_step("revoke", NOTHING)
     try:
         await asyncio.to_thread(book.revoke, id)
     except NotFound:  # unless the same request has revoked it
-        if intent is None or await first_answer(deps.store, intent) is None:
+        if await call.recall_step("revoke") is None:
             raise
-    await remember(deps.store, call.key, NOTHING, deps.clock.now_ms())
+    await call.remember(NOTHING)
     return NOTHING
 
 
@@ -59,7 +56,7 @@ async def _chat(call: ApiRequest) -> ChatState | None:
 TAG = "actions"
 ROUTES = (
     Route("GET", "/api/rules", listing, "List the rules of projects and of the user, and with `chat` those of a chat.",
-          TAG, reply=RuleList, query=RuleQuery, codes=("not_found",)),
-    Route("DELETE", "/api/rules/{rule}", revoke, "Revoke a rule.", TAG, 204, body=Nothing, query=RuleQuery,
+          reply=RuleList, query=RuleQuery, codes=("not_found",)),
+    Route("DELETE", "/api/rules/{rule}", revoke, "Revoke a rule.", 204, body=Nothing, query=RuleQuery,
           codes=("not_found", ConfigError.code)),
 )  # fmt: skip

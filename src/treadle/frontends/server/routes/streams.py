@@ -235,10 +235,10 @@ async def converse(service: Service, token: Token, socket: WebSocket, pieces: So
         leaving = asyncio.ensure_future(_hung_up(socket))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            there = not leaving.done()
+            is_connected = not leaving.done()
         finally:
             await _cancel(sending, leaving)
-    if there:  # the last message to it takes no place among the user's streams
+    if is_connected:  # the last message to it takes no place among the user's streams
         with suppress(RuntimeError, WebSocketDisconnect):
             await socket.close(RESTARTING if service.draining.is_set() else 1000)
 
@@ -269,9 +269,9 @@ async def _cancel(*tasks: "asyncio.Future[None]") -> None:
 
 TAG = "streams"
 ROUTES = (
-    Route("GET", "/api/chats/{chat}/events", events, "Follow a chat: recorded events, and live ones between them.", TAG,
+    Route("GET", "/api/chats/{chat}/events", events, "Follow a chat: recorded events, and live ones between them.",
           query=StreamQuery, media_type=EVENT_STREAM, codes=("too_many_streams", "draining")),
-    Route("GET", "/api/watch", watch, "Follow which chats change.", TAG, query=WatchQuery, media_type=EVENT_STREAM,
+    Route("GET", "/api/watch", watch, "Follow which chats change.", query=WatchQuery, media_type=EVENT_STREAM,
           codes=("too_many_streams", "draining")),
 )  # fmt: skip
 SOCKETS: tuple[tuple[str, Resolve, type[Body]], ...] = (

@@ -15,7 +15,7 @@ from treadle.base.types import ChatId, new_chat_id
 from treadle.chat.state import status
 from treadle.errors import ChatExists
 from treadle.frontends.server.connections import accepts_gzip, pack
-from treadle.frontends.server.replies import ApiReply, Problem, chat_view, remember, reply
+from treadle.frontends.server.replies import ApiReply, Problem, chat_view, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, owner_of
 from treadle.frontends.server.usage import DAY_MS
@@ -120,8 +120,8 @@ async def render(call: ApiRequest) -> ApiReply:
 
 
 async def fork(call: ApiRequest) -> ApiReply:
-    body, deps = call.body(ForkChat), call.service.agent.deps
-    chat = await call.service.require_own_chat(call.user, call.path("chat"))
+    body, deps = call.body(ForkChat), call.deps
+    chat = await call.find_chat()
     changes = call.service.admission.change(call.user, {"model": body.model} if body.model else {})
     if body.model:
         deps.models.get(body.model)
@@ -131,32 +131,28 @@ async def fork(call: ApiRequest) -> ApiReply:
         await fork_chat(deps.store, chat, body.seq, changes, clock=deps.clock, copy=id)
     copy = await deps.log.load(id)
     response = reply(chat_view(copy, status(copy)), 201)
-    await remember(deps.store, call.key, response, now_ms)
+    await call.remember(response)
     return response
 
 
 async def usage_by_day(call: ApiRequest) -> ApiReply:
-    since = call.service.agent.deps.clock.now_ms() - (call.query(DaysQuery).days - 1) * DAY_MS
+    since = call.deps.clock.now_ms() - (call.query(DaysQuery).days - 1) * DAY_MS
     daily_usage = await call.service.usage_history.days(owner_of(call.user), since)
-    rows = (
-        UsageRow(day=day, model=model, usage=spent.usage, calls=spent.calls, model_ms=spent.model_ms)
-        for day, model, spent in daily_usage
-    )
+    rows = (UsageRow(day=day, model=model, **msgspec.structs.asdict(spent)) for day, model, spent in daily_usage)
     return reply(UsageDays(rows=tuple(rows)))
 
 
 TAG = "web app"
 ROUTES = (
-    Route("GET", "/", page, "The web app.", TAG, media_type="text/html", open=True),
-    Route("GET", "/web/{name}", page_part, "A part of the web app.", TAG, media_type="*/*", open=True),
-    Route("GET", "/web/{version}/{name}", kept_part, "A part of the web app as it is in this version.", TAG,
+    Route("GET", "/", page, "The web app.", media_type="text/html", open=True),
+    Route("GET", "/web/{name}", page_part, "A part of the web app.", media_type="*/*", open=True),
+    Route("GET", "/web/{version}/{name}", kept_part, "A part of the web app as it is in this version.",
           media_type="*/*", open=True),
-    Route("POST", "/api/sign-in", sign_in, "Get a token for the code that the server's terminal shows.", TAG, 201,
-          SignedIn, body=SignInCode, codes=("unauthorized", "too_many_tries"), open=True),
-    Route("POST", "/api/render", render, "Get HTML of Markdown, code and diffs, safe to be shown.", TAG, reply=Rendered,
+    Route("POST", "/api/sign-in", sign_in, "Get a token for the code that the server's terminal shows.", 201, SignedIn,
+          body=SignInCode, codes=("unauthorized", "too_many_tries"), open=True),
+    Route("POST", "/api/render", render, "Get HTML of Markdown, code and diffs, safe to be shown.", reply=Rendered,
           body=Passages, large=True),
-    Route("POST", "/api/chats/{chat}/fork", fork, "Begin a new chat as a copy of this one up to an event.", TAG, 201,
+    Route("POST", "/api/chats/{chat}/fork", fork, "Begin a new chat as a copy of this one up to an event.", 201,
           ChatView, body=ForkChat, codes=("invalid_input", "config")),
-    Route("GET", "/api/usage/days", usage_by_day, "See what models cost, by day.", TAG, reply=UsageDays,
-          query=DaysQuery),
+    Route("GET", "/api/usage/days", usage_by_day, "See what models cost, by day.", reply=UsageDays, query=DaysQuery),
 )  # fmt: skip

@@ -1,12 +1,10 @@
 """Routes for worlds (W-11 to W-13). A commit begins a chat, whose log tells its outcome; its undo takes it back."""
 
 import asyncio
-from contextlib import suppress
 
 import msgspec
 
-from treadle.errors import AlreadyAnswered
-from treadle.frontends.server.replies import ApiReply, Problem, first_answer, remember, reply
+from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
 from treadle.library.worlds.record import World
@@ -16,9 +14,8 @@ from treadle.protocol.http_requests import Nothing
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    worlds = await call.service.agent.worlds.list()
-    owner = owner_of(call.user)
-    return reply(WorldList(worlds=tuple(_view(each) for each in worlds if each.owner == owner)))
+    own_worlds = (each for each in await call.service.agent.worlds.list() if each.owner == owner_of(call.user))
+    return reply(WorldList(worlds=tuple(map(_view, own_worlds))))
 
 
 async def show(call: ApiRequest) -> ApiReply:
@@ -35,28 +32,25 @@ async def commit(call: ApiRequest) -> ApiReply:
 
 
 async def rebase(call: ApiRequest) -> ApiReply:
-    world, deps = await _world(call), call.service.agent.deps
+    world = await _world(call)
     answer = reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
-    await remember(deps.store, call.key, answer, deps.clock.now_ms())
+    await call.remember(answer)
     return answer
 
 
 async def drop(call: ApiRequest) -> ApiReply:
     """The answer is written down before the world is dropped: a repetition finds no world, and still has its answer."""
-    deps = call.service.agent.deps
-    intent = call.key.part("drop") if call.key is not None else None
     try:
         world = await _world(call)
     except Problem as missing:
-        first_reply = await first_answer(deps.store, intent) if intent is not None else None
+        first_reply = await call.recall_step("drop")
         if first_reply is None or missing.code != "not_found":
             raise
         return first_reply
     answer = reply(_view(world))
-    with suppress(AlreadyAnswered):
-        await remember(deps.store, intent, answer, deps.clock.now_ms())
+    await call.remember_step("drop", answer)
     await call.service.agent.worlds.drop(world.id)
-    await remember(deps.store, call.key, answer, deps.clock.now_ms())
+    await call.remember(answer)
     return answer
 
 
@@ -78,12 +72,12 @@ TAG = "worlds"
 _ONE = "/api/worlds/{world}"
 _CODES = ("invalid_input", "root_changed", "tool")
 ROUTES = (
-    Route("GET", "/api/worlds", listing, "List your worlds, the oldest first.", TAG, reply=WorldList),
-    Route("GET", _ONE, show, "See what a commit of a world would change now.", TAG, reply=WorldChanges, codes=_CODES),
-    Route("POST", f"{_ONE}/commit", commit, "Commit a world, in a new chat that tells what became of it.", TAG, 201,
+    Route("GET", "/api/worlds", listing, "List your worlds, the oldest first.", reply=WorldList),
+    Route("GET", _ONE, show, "See what a commit of a world would change now.", reply=WorldChanges, codes=_CODES),
+    Route("POST", f"{_ONE}/commit", commit, "Commit a world, in a new chat that tells what became of it.", 201,
           ChatView, body=Nothing, codes=(*_CODES, "config")),
-    Route("POST", f"{_ONE}/rebase", rebase, "Rebase a world onto the project.", TAG, reply=Rebased, body=Nothing,
+    Route("POST", f"{_ONE}/rebase", rebase, "Rebase a world onto the project.", reply=Rebased, body=Nothing,
           codes=(*_CODES, "conflict")),
-    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all its changes.", TAG, reply=WorldView, body=Nothing,
+    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all its changes.", reply=WorldView, body=Nothing,
           codes=(*_CODES, "world_busy")),
 )  # fmt: skip
