@@ -8,6 +8,7 @@ everything is put together, and the only module that knows all adapters.
 
 A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import cached_property
@@ -155,7 +156,7 @@ class Agent:
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self.chat_home = ChatHome(
             *(self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check),
-            *(self.chat, self.delete_chat, self._children, self._list_views),
+            *(self.chat, self.delete_chat, self._children, self._list_views, self._claim_world),
         )
 
     def _make_observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
@@ -408,6 +409,10 @@ class Agent:
 
     async def _list_views(self) -> "list[ModelView]":
         return [model_choice.model_view(each) for each in await self.list_models()]
+
+    async def _claim_world(self, options: ChatOptions) -> None:
+        if options.world:
+            await asyncio.to_thread(self._setup.worlds.folders.claim, options.world)
 
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""

@@ -65,6 +65,7 @@ class Chat:
             return self
         if isinstance(self._begin, Prepared):
             await self._deps.log.create(self.id, e.SessionCreated(self._begin.options), *self._begin.notices)
+            await self._home.claim_world(self._begin.options)
         elif self._begin:
             await execute_commands(self._home, self.id, [c.ChangeOptions(dict(self._begin))], work=False)
         else:

@@ -17,6 +17,7 @@ from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, Refused
 from treadle.library.jobs import JobRegistry
 from treadle.protocol import commands as c
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import BEYOND, Rule
 from treadle.protocol.views import ChildView
 
@@ -40,6 +41,7 @@ class ChatHome(msgspec.Struct, frozen=True):
     delete: Callable[[str], Coroutine[Any, Any, None]]
     children: Callable[[ChatId], Coroutine[Any, Any, list[ChildView]]]
     models: "Callable[[], Coroutine[Any, Any, list[ModelView]]]"
+    claim_world: Callable[[ChatOptions], Awaitable[None]]  # Called when a chat with these options is recorded.
 
 
 def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:

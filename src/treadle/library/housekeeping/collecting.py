@@ -9,7 +9,7 @@ them have ended (W-11); worlds that people opened are removed only by people."""
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,16 +22,20 @@ from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.workspace.history.capture import Capture, Upkeep
 from treadle.adapters.workspace.history.content_store import ContentStore, StoredContent, after_images
 from treadle.adapters.workspace.history.journal import Journals
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import replace_file
 from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
-from treadle.engine.effects import all_references
+from treadle.engine.effects import all_references, events_of
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.library.housekeeping import retention as limits
 from treadle.library.housekeeping.retention import Collected, Retention
 from treadle.library.jobs import JobRegistry
 from treadle.ports.commands import KnownCommand
 from treadle.ports.store import Listed, Store
+from treadle.protocol.events import OptionsChanged, SessionCreated
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.references import references
 from treadle.protocol.subagent_events import world_of
 
@@ -92,16 +96,38 @@ class Marks:
         return stored_marks.marks if stored_marks.version == __version__ else {}
 
 
-def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
-    """Drop the worlds whose chats rest since before `line`, and the rest of unfinished ones; how many. Used ones
-    stay."""
+async def find_abandoned_worlds(store: Store, chats: Sequence[Listed], home: Path) -> set[str]:
+    """The worlds that were opened for new chats which were never recorded. Those of recorded chats are claimed."""
+    if not (home / "worlds").is_dir():
+        return set()
+    from treadle.library.worlds.record import WorldFolders
+
+    folders = WorldFolders(str(home))
+    unclaimed = await asyncio.to_thread(folders.list_unclaimed)
+    for listed in chats if unclaimed else ():
+        chat = listed.summary.chat
+        async for _, event in events_of(store, chat, {SessionCreated.TYPE, OptionsChanged.TYPE}):
+            match event:
+                case SessionCreated(options=ChatOptions(world=world)) | OptionsChanged(changes={"world": str(world)}):
+                    if world in unclaimed:
+                        unclaimed.discard(world)
+                        folders.claim(world)
+    return unclaimed
+
+
+def collect_worlds(
+    chats: Sequence[Listed], home: Path, line: float, abandoned: Set[str] = frozenset(), *, dry: bool = False
+) -> int:
+    """Drop the worlds whose chats rest since before `line`, the abandoned ones without changes, and the rest of
+    unfinished ones; how many. Used ones stay."""
     if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
         return 0
     from treadle.library.worlds.home import WorldGround
     from treadle.library.worlds.record import WorldFolders
 
     folders, count = WorldFolders(str(home)), 0
-    for world in _find_old_worlds(chats, folders, line):
+    empty = [world for world in folders.all() if world.id in abandoned and not _is_changed(folders, world, home)]
+    for world in (*_find_old_worlds(chats, folders, line), *empty):
         if not dry:
             try:
                 with folders.alone(world.id, patience_s=0.0):
@@ -115,6 +141,14 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     if not dry:
         folders.sweep()
     return count
+
+
+def _is_changed(folders: "WorldFolders", world: "World", home: Path) -> bool:
+    """True also if this cannot be found out, as when the project is gone."""
+    try:
+        return bool(ProjectSnapshots(Root(world.root, world.root_id), home).effect(folders.view(world)).files)
+    except ToolError:
+        return True
 
 
 def find_world_beginnings(home: Path) -> Iterator[set[str]]:
@@ -216,9 +250,11 @@ class _Keeper:
         self._open: set[str] = set()
         self._running: set[str] = set()
         self._chats: list[Listed] = []
+        self._abandoned: set[str] = set()
 
     async def look(self) -> None:
         self._chats = await self._store.list()
+        self._abandoned = await find_abandoned_worlds(self._store, self._chats, self._home)
         all_seen = False
         try:
             await self._look_at_logs()
@@ -270,7 +306,8 @@ class _Keeper:
             from treadle.adapters.sandbox.probe import sweep_trials
 
             sweep_trials(self._home / FOLDER)  # what probes of the sandbox left when they were killed
-        worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * limits.DAY_S, dry=dry)
+        world_line = self._now - self._retention.world_days * limits.DAY_S
+        worlds = collect_worlds(self._chats, self._home, world_line, self._abandoned, dry=dry)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         until, is_going = time.monotonic() + self._seconds, self._going
         going = None if is_going is None else lambda: time.monotonic() < until and is_going()

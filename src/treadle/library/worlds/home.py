@@ -324,7 +324,7 @@ class WorldHome:
     def __init__(self, folders: WorldFolders, ground_of: Callable[[str], WorldGround], history_of: HistoryOf) -> None:
         self.folders, self._ground_of, self._history_of = folders, ground_of, history_of
 
-    def open(self, root: str, parent: str, owner: str, label: str, id: str = "") -> World:
+    def open(self, root: str, parent: str, owner: str, label: str, id: str = "", *, unclaimed: bool = False) -> World:
         with suppress(NotFound):
             if id:
                 return self.folders.get(id)
@@ -339,7 +339,8 @@ class WorldHome:
         images = self._history_of(*world.beneath).images
         source = location[0] if above is None else f"{self.folders.view(above)}/{TREE}"
         own_folder = os.path.realpath(os.path.dirname(self.folders.folder))
-        return self.folders.make(world, lambda view: make_copy(source, view, images, own_folder) if reason else None)
+        fill = lambda view: make_copy(source, view, images, own_folder) if reason else None  # noqa: E731
+        return self.folders.make(world, fill, unclaimed=unclaimed)
 
     def _missing(self, root: str, root_id: str) -> str:
         """Why there can be no layers over this root; empty if there can. That they work is remembered for each file
@@ -369,7 +370,7 @@ class WorldHome:
         """The world that a new chat says it works in, or one that is opened for it, with the id `own` if that is given.
         InvalidInput if there is none of its project, or of its owner's."""
         if options.world == OWN_WORLD:
-            return self.open(options.root, "", owner, "", world_id).id if options.root else ""
+            return self.open(options.root, "", owner, "", world_id, unclaimed=True).id if options.root else ""
         world = next((each for each in self.folders.all() if each.id == options.world), None)
         if world is None or (owner and owner != world.owner):
             raise InvalidInput(f"There is no world {options.world[:80]!r}.")
