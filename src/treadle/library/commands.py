@@ -1,5 +1,4 @@
-"""The one way for commands of `Chat` and the HTTP routes: check → record in one commit → save the rule, end the jobs of
-an archived chat → a worker goes on."""
+"""The one way for commands: check → record in one commit → save the rule, end an archived chat's jobs → work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence

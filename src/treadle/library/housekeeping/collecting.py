@@ -9,8 +9,9 @@ them have ended (W-11); worlds that people opened are removed only by people."""
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,7 +191,7 @@ class Unfinished(Exception):
 
 async def collect(store: Store, home: Path, retention: Retention, *, dry: bool = False) -> Collected:
     """Remove what is not to be kept; with `dry` only say what that is."""
-    keeper = _Keeper(store, home, retention, time.time(), Marks(store, home, remembers=False))
+    keeper = _Keeper(store, home, retention, Marks(store, home, remembers=False))
     await keeper.look()
     return replace(await asyncio.to_thread(keeper.remove, dry), commands=await keeper.forget_commands(dry))
 
@@ -206,7 +207,7 @@ async def collect_some(
     """Run one pass: read logs, then remove, for at most `seconds` each, while `going`. The next one continues there."""
     limits.stamp_of(home).touch()  # so that no other process begins a pass
     marks = await asyncio.to_thread(Marks, store, home, remembers=True)
-    keeper = _Keeper(store, home, retention, time.time(), marks, seconds, going)
+    keeper = _Keeper(store, home, retention, marks, seconds, going)
     try:
         await keeper.look()
         await asyncio.to_thread(keeper.remove, False)
@@ -233,7 +234,6 @@ class _Keeper:
         store: Store,
         home: Path,
         retention: Retention,
-        now: float,
         marks: Marks,
         seconds: float = limits.EVER,
         going: Callable[[], bool] | None = None,
@@ -244,8 +244,8 @@ class _Keeper:
         self._images, self._upkeep = ContentStore(self._folder), Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
         self._commands = SupervisedCommands(home / "commands")
-        self._retention, self._now = retention, now
-        self._line = now - retention.days * limits.DAY_S
+        self._retention, self._now = retention, time.time()
+        self._line = self._now - retention.days * limits.DAY_S
         self._worth: dict[str, float] = {}
         self._open: set[str] = set()
         self._running: set[str] = set()
@@ -374,8 +374,7 @@ class _Keeper:
         limits.write_stamp(self._home, limits.Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """The last change of its chat or of itself; infinite while it may be compared: at work, or less than a day
-        old."""
+        """The last change of its chat or of itself; infinite while it may be compared: at work, or under a day old."""
         chat, made_s = _chat(capture), capture.made_ms / 1000
         if chat in self._open or capture.name in self._running or made_s > self._now - limits.DAY_S:
             return limits.EVER
@@ -413,7 +412,19 @@ _LEAVE_S = 5.0
 async def run_housekeeping(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
     """While the block lasts, no more is kept for undoing than may be, and jobs that have ended are closed."""
     ending = asyncio.Event()
-    tasks = [asyncio.create_task(_tend(store, home, retention, ending)), asyncio.create_task(_close_jobs(jobs, ending))]
+
+    async def collect_if_due(_number: int) -> None:
+        if await asyncio.to_thread(limits.is_due, home, HOUR_S):
+            await collect_some(store, home, retention, going=lambda: not ending.is_set())
+
+    async def close_jobs(number: int) -> None:
+        """Jobs of chats that this process knows, often; those of all chats of the home, seldom."""
+        await jobs.sweep(everything=number % _SELDOM == 0)
+
+    tasks = [
+        asyncio.create_task(_repeat(collect_if_due, ending, "the undo data was not cleaned up", HOUR_S)),
+        asyncio.create_task(_repeat(close_jobs, ending, "background commands were not looked through", _LOOK_S)),
+    ]
     try:
         yield
     finally:
@@ -425,32 +436,18 @@ async def run_housekeeping(store: Store, home: Path, retention: Retention, jobs:
                 await task
 
 
-async def _close_jobs(jobs: JobRegistry, ending: asyncio.Event) -> None:
-    """Jobs of chats that this process knows, often; those of all chats of the home, seldom."""
-    looks = 0
-    while not ending.is_set():
+async def _repeat(
+    work: Callable[[int], Awaitable[None]], ending: asyncio.Event, failure: str, pause_after_error_s: float
+) -> None:
+    for number in count():
+        if ending.is_set():
+            return
+        pause_s = _LOOK_S
         try:
-            await jobs.sweep(everything=looks % _SELDOM == 0)
+            await work(number)
         except (OSError, TreadleError) as error:
-            log_warning("background commands were not looked through: %s", error)
-        looks += 1
-        await _pause(ending, _LOOK_S)
-
-
-async def _pause(ending: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await ending.wait()
-
-
-async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.Event) -> None:
-    pause = _LOOK_S
-    while not ending.is_set():
-        try:
-            if await asyncio.to_thread(limits.is_due, home, HOUR_S):
-                await collect_some(store, home, retention, going=lambda: not ending.is_set())
-            pause = _LOOK_S
-        except (OSError, TreadleError) as error:
-            log_warning("the undo data was not cleaned up: %s", error)
-            pause = HOUR_S
-        await _pause(ending, pause)
+            log_warning("%s: %s", failure, error)
+            pause_s = pause_after_error_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await ending.wait()

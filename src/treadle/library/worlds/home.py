@@ -88,8 +88,7 @@ class WorldGround:
         return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=holder)
 
     def end(self, patience_s: float = 0.0) -> None:
-        """End the holder, if there is one, because its mount changes or is removed. WorldBusy if commands run there,
-        and do not end in that time."""
+        """End the holder, because its mount changes or goes. WorldBusy if commands run there for longer than that."""
         deadline = time.monotonic() + patience_s
         with self._lock:
             self._hang_up()
@@ -188,8 +187,7 @@ class WorldGround:
 
 
 def _is_used(folder: str) -> bool:
-    """True if a process works in the tree of a copy, or sees it in the place of the project. False without /proc, where
-    this is unknown."""
+    """True if a process works in the tree of a copy, or sees it as the project. Unknown, so False, without /proc."""
     if not os.path.isdir("/proc/self"):
         return False
     mounted = f"/{'/'.join(folder.split('/')[-3:])} ".encode()  # a path there begins at its own file system

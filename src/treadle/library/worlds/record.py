@@ -176,8 +176,7 @@ class WorldFolders:
 
     @contextmanager
     def stamp(self, world: World) -> Iterator[str]:
-        """The name of a new stamp, which is removed if it does not become the world's (`begin_anew`). For the one that
-        has the world `alone`."""
+        """The name of a new stamp, removed if it does not become the world's. Needs the world `alone`."""
         view, name = self.view(world), new_id(f"{BEGAN}.")
         try:
             _stamp(f"{view}/{name}")
