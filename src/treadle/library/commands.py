@@ -1,7 +1,7 @@
 """The one way for commands: check → record in one commit → save the rule, end an archived chat's jobs → work."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -49,13 +49,6 @@ def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:
         home.check()
 
 
-async def check_effort_change(home: ChatHome, chat: ChatId, changes: Mapping[str, Any]) -> None:
-    """InvalidInput if an effort is chosen for a model that has none (M-16). That of a custom agent is only a wish."""
-    if (effort := changes.get("reasoning_effort")) and not changes.get("agent"):
-        model = changes.get("model") or (await home.deps.log.load(chat)).options.model
-        check_effort(home.deps.models, str(model), str(effort))
-
-
 async def execute_commands(
     home: ChatHome,
     chat: ChatId,
@@ -73,8 +66,10 @@ async def execute_commands(
     if prepare is not None:
         await prepare()
     for command in commands:
-        if isinstance(command, c.ChangeOptions):
-            await check_effort_change(home, chat, command.changes)
+        changes = command.changes if isinstance(command, c.ChangeOptions) else {}
+        if (effort := changes.get("reasoning_effort")) and not changes.get("agent"):  # M-16; an agent's is only a wish
+            model = changes.get("model") or (await home.deps.log.load(chat)).options.model
+            check_effort(home.deps.models, str(model), str(effort))
     decision = next((command for command in commands if isinstance(command, c.Decide)), None)
     rule = decision.rule if decision is not None else None
     state: ChatState | None = None

@@ -31,7 +31,7 @@ _WORDS = {
 
 
 async def plan(home: Home, invocation: Invocation) -> list[Child]:
-    options, tasks = invocation.options, _tasks(invocation)
+    options, tasks = invocation.options, invocation.arguments["tasks"]
     state = await home.deps.log.load(invocation.chat)
     number_beside = _number_beside(state, invocation)
     if number_beside + len(tasks) > options.subagents:
@@ -78,7 +78,7 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
             async with asyncio.TaskGroup() as work:
                 running_tasks = [
                     work.create_task(see_through(child, task))
-                    for child, task in zip(children, _tasks(invocation), strict=True)
+                    for child, task in zip(children, invocation.arguments["tasks"], strict=True)
                 ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
@@ -148,10 +148,6 @@ def _describe_changes(child_result: ChildResult) -> list[str]:
 def effect_lines(effect: Effect, head: str) -> list[str]:
     lines = change_lines(effect.files, lambda path: inert(decode_path(path)), _MOST_FILES)
     return [f"[{head}]", *lines] if lines else []
-
-
-def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
-    return list(invocation.arguments["tasks"])
 
 
 def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from treadle.adapters.sandbox.launch.world import READY, TAKEN
@@ -56,10 +55,16 @@ class WorldGround:
         self.folder = f"{folders.view(world)}/tree" if world.how == "copy" else ""
 
     def open(self, flags: int) -> int:
-        if self.folder:
-            return self._open_folder(partial(os.open, self.folder), flags)
-        with self._lock, closing_fd(self._top()) as top:
-            return self._open_folder(partial(os.open, ".", dir_fd=top), flags)
+        with ExitStack() as stack:
+            top = None
+            if not self.folder:
+                stack.enter_context(self._lock)
+                top = stack.enter_context(closing_fd(self._top()))
+            try:
+                return os.open(self.folder or ".", flags, dir_fd=top)
+            except OSError as error:
+                self._world()  # says so if it is gone
+                raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
 
     def changing(self, old_states: Mapping[str, FileState | None]) -> None:
         if not self.folder:  # a copy knows what all of it was
@@ -177,13 +182,6 @@ class WorldGround:
         except NotFound as error:
             reason = f"The world {self.name} in which this chat works was dropped; its files are gone."
             raise ToolError(reason) from error
-
-    def _open_folder(self, way: "partial[int]", flags: int) -> int:
-        try:
-            return way(flags)
-        except OSError as error:
-            self._world()  # says so if it is gone
-            raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
 
 
 def _is_used(folder: str) -> bool:
@@ -428,7 +426,7 @@ class WorldHome:
     @contextmanager
     def open_folder(self, id: str) -> Iterator[str]:
         ground = self._ground_of(self.folders.get(id).id)
-        with closing_fd(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+        with closing_fd(ground.open(_LOOK)) as fd:
             yield ground.folder or f"/proc/self/fd/{fd}"
 
     def drop(self, id: str) -> None:
