@@ -5,20 +5,23 @@ Public names are loaded when they are first used, so that `import treadle` costs
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from treadle._version import __version__
+from treadle._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from treadle.adapters.models.scripted import ScriptedModel
-    from treadle.adapters.tools.function import tool
-    from treadle.errors import TreadleError
-    from treadle.library.agent import Agent
-    from treadle.library.chat import Chat
-    from treadle.library.command_stream import Answer
-    from treadle.ports.toolset import Invocation, Outcome
-    from treadle.protocol.events import Envelope, OpenAction
-    from treadle.protocol.options import Budget, ChatOptions
-    from treadle.protocol.simple import SimpleView
-    from treadle.protocol.tools import DynamicTool
+    from treadle.adapters.models.scripted import ScriptedModel as ScriptedModel
+    from treadle.adapters.tools.function import tool as tool
+    from treadle.errors import TreadleError as TreadleError
+    from treadle.library.agent import Agent as Agent
+    from treadle.library.chat import Chat as Chat
+    from treadle.library.command_stream import Answer as Answer
+    from treadle.ports.toolset import Invocation as Invocation
+    from treadle.ports.toolset import Outcome as Outcome
+    from treadle.protocol.events import Envelope as Envelope
+    from treadle.protocol.events import OpenAction as OpenAction
+    from treadle.protocol.options import Budget as Budget
+    from treadle.protocol.options import ChatOptions as ChatOptions
+    from treadle.protocol.simple import SimpleView as SimpleView
+    from treadle.protocol.tools import DynamicTool as DynamicTool
 
 _WHERE = {
     "Agent": "treadle.library.agent",
@@ -37,23 +40,7 @@ _WHERE = {
     "tool": "treadle.adapters.tools.function",
 }
 
-__all__ = [
-    "Agent",
-    "Answer",
-    "Budget",
-    "Chat",
-    "ChatOptions",
-    "DynamicTool",
-    "Envelope",
-    "Invocation",
-    "OpenAction",
-    "Outcome",
-    "ScriptedModel",
-    "SimpleView",
-    "TreadleError",
-    "__version__",
-    "tool",
-]
+__all__ = sorted([*_WHERE, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,11 @@
 Every method is that of the class of the same name in `treadle.library.agent`, `chat`, `files` and `jobs`, waited
 for. May be used from any number of threads, not from inside a running event loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
-from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, same_parameters
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, make_wrapping, same_parameters
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.library import agent as runtime
@@ -22,7 +22,7 @@ from treadle.library import chat as handle
 from treadle.library import command_stream, files, jobs
 from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
-from treadle.protocol.options import ChatOptions, OptionKeywords, Preset, Project
+from treadle.protocol.options import Project
 from treadle.protocol.views import JobView
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from treadle.protocol.race_results import RaceResult
 
 __all__ = ["Agent", "Chat", "ChatFiles", "CommandStream", "Job"]
-
-P = ParamSpec("P")
 
 
 class CommandStream(Facade[command_stream.CommandStream]):
@@ -44,18 +42,6 @@ class CommandStream(Facade[command_stream.CommandStream]):
 
     def __call__(self) -> ChatState:
         return self._loop.run(_await(self._wrapped))
-
-
-def _make_command_method(
-    method: Callable[Concatenate[Any, P], command_stream.CommandStream],
-) -> Callable[Concatenate[Any, P], CommandStream]:
-    """A method of a chat that makes a command: to be carried out, and followed."""
-
-    @wraps(method)
-    def call(facade: Facade[Any], /, *args: P.args, **keywords: P.kwargs) -> CommandStream:
-        return CommandStream(facade._loop, method(facade._wrapped, *args, **keywords))
-
-    return call
 
 
 class ChatFiles(Facade[files.ChatFiles]):
@@ -116,22 +102,22 @@ class Chat(Facade[handle.Chat]):
     def get_chat(self, id: ChatId) -> "Chat":
         return Chat(self._loop, self._wrapped.get_chat(id))
 
-    send = _make_command_method(handle.Chat.send)
-    submit = _make_command_method(handle.Chat.submit)
-    approve = _make_command_method(handle.Chat.approve)
-    deny = _make_command_method(handle.Chat.deny)
-    answer = _make_command_method(handle.Chat.answer)
-    edit = _make_command_method(handle.Chat.edit)
-    apply = _make_command_method(handle.Chat.apply)
-    commit_world = _make_command_method(handle.Chat.commit_world)
-    run_command = _make_command_method(handle.Chat.run_command)
-    commit_job = _make_command_method(handle.Chat.commit_job)
-    race = _make_command_method(handle.Chat.race)
-    compact = _make_command_method(handle.Chat.compact)
-    promote = _make_command_method(handle.Chat.promote)
-    edit_queued = _make_command_method(handle.Chat.edit_queued)
-    delete_queued = _make_command_method(handle.Chat.delete_queued)
-    resume = _make_command_method(handle.Chat.resume)
+    send = make_wrapping(handle.Chat.send, CommandStream)
+    submit = make_wrapping(handle.Chat.submit, CommandStream)
+    approve = make_wrapping(handle.Chat.approve, CommandStream)
+    deny = make_wrapping(handle.Chat.deny, CommandStream)
+    answer = make_wrapping(handle.Chat.answer, CommandStream)
+    edit = make_wrapping(handle.Chat.edit, CommandStream)
+    apply = make_wrapping(handle.Chat.apply, CommandStream)
+    commit_world = make_wrapping(handle.Chat.commit_world, CommandStream)
+    run_command = make_wrapping(handle.Chat.run_command, CommandStream)
+    commit_job = make_wrapping(handle.Chat.commit_job, CommandStream)
+    race = make_wrapping(handle.Chat.race, CommandStream)
+    compact = make_wrapping(handle.Chat.compact, CommandStream)
+    promote = make_wrapping(handle.Chat.promote, CommandStream)
+    edit_queued = make_wrapping(handle.Chat.edit_queued, CommandStream)
+    delete_queued = make_wrapping(handle.Chat.delete_queued, CommandStream)
+    resume = make_wrapping(handle.Chat.resume, CommandStream)
     arguments = make_blocking(handle.Chat.arguments)
     ask = make_blocking(handle.Chat.ask)
     interrupt = make_blocking(handle.Chat.interrupt)
@@ -159,15 +145,7 @@ class Agent(LoopOwner[runtime.Agent]):
         super().__init__(agent)
         self.warnings = agent.warnings
 
-    def chat(
-        self,
-        id: str = "",
-        *,
-        options: ChatOptions | None = None,
-        preset: Preset | None = None,
-        **changes: Unpack[OptionKeywords],
-    ) -> Chat:
-        return Chat(self._loop, self._wrapped.chat(id, options=options, preset=preset, **changes))
+    chat = make_wrapping(runtime.Agent.chat, Chat)
 
     def jobs(self) -> list[Job]:
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]

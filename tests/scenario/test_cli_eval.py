@@ -14,9 +14,17 @@ from tests.faults.chance import some
 from tests.scenario.command_line import CommandLine, end
 from treadle import Agent
 from treadle.adapters.stores import open_store
-from treadle.library.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
-from treadle.library.evaluation.report import Rate
-from treadle.library.evaluation.tasks import RESULTS_FILE, append, find_missing_programs
+from treadle.library.evaluation.attempts import Plan, evaluate
+from treadle.library.evaluation.report import Rate, compare
+from treadle.library.evaluation.tasks import (
+    RESULTS_FILE,
+    Result,
+    Task,
+    append,
+    find_missing_programs,
+    read_results,
+    read_suite,
+)
 from treadle.library.worlds.home import WorldHome
 
 pytestmark = pytest.mark.thorough(one_of=8)

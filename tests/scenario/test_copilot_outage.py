@@ -20,7 +20,7 @@ from treadle.base.jsonrpc import Connection
 from treadle.errors import StoreError
 from treadle.frontends.copilot.requests import ProgramHooks
 from treadle.frontends.copilot.server import Runtime
-from treadle.library import watching
+from treadle.library import feeds
 from treadle.ports.store import Commit
 from treadle.protocol.options import ChatOptions
 
@@ -76,7 +76,7 @@ async def serving(folder: Path, *steps: Step) -> AsyncIterator[tuple[AwayStore, 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PAUSE_S", 0.01)
+    monkeypatch.setattr(feeds, "PAUSE_S", 0.01)
 
 
 async def test_a_session_whose_first_resumption_was_cancelled_hears_its_events(tmp_path: Path) -> None:

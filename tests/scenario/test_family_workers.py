@@ -11,9 +11,10 @@ from tests.scenario.kit import of
 from tests.trees import tree as tree_of
 from treadle import Agent
 from treadle.adapters.stores import open_store
-from treadle.library.subagents.tree import Row, tree
+from treadle.library.subagents.children import tree
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
+from treadle.protocol.views import ChildView
 
 NAMES = ("one", "two", "three")
 
@@ -34,7 +35,7 @@ def prepare(cli: CommandLine, wait_s: float = 1.0, does: str = WRITE) -> str:
     return cli.script(calls + '[[turn]]\ntext = "All done."\n', "parent.toml")
 
 
-async def wait_for(agent: Agent, chat: str, fits: Callable[[list[Row]], bool]) -> list[Row]:
+async def wait_for(agent: Agent, chat: str, fits: Callable[[list[ChildView]], bool]) -> list[ChildView]:
     while True:
         rows = await tree(agent.deps, chat)  # type: ignore[arg-type]
         if fits(rows):

@@ -24,9 +24,15 @@ STEPS = [Call("run_command", command="touch made"), Say("Done.")]
 
 
 class ForgetfulStore(SqliteStore):
-    """Fails to remember the answer under one key, once."""
+    """Fails to remember the answer under one key, once; and to create chats while it is full."""
 
     forgotten_key = ""
+    full = False
+
+    async def create(self, *args: Any, **keywords: Any) -> None:
+        if self.full:
+            raise StoreError("the disk is full")
+        await super().create(*args, **keywords)
 
     async def remember(self, answer: Remembered) -> None:
         if answer.key == self.forgotten_key:
@@ -70,6 +76,21 @@ async def test_a_refused_creation_leaves_no_world(server: Server, tmp_path: Path
     body = {"root": body["root"], "world": "chat", "dynamic_tools": [{"name": "x" * 65, "description": ""}]}
     assert (await server.local("POST", "/api/chats", body)).code == "invalid_input"
     assert (await server.local("GET", "/api/worlds")).json["worlds"] == []
+
+
+@pytest.mark.parametrize("headers", [{}, {"idempotency-key": "k1"}])
+async def test_a_creation_that_the_store_does_not_take_leaves_no_world(
+    server: Server, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    store, body = server.agent.deps.store, {"root": str(tmp_path / "project"), "world": "chat"}
+    assert isinstance(store, ForgetfulStore)
+    store.full = True
+    assert (await server.local("POST", "/api/chats", body, headers=headers)).status >= 500
+    assert (await server.local("GET", "/api/worlds")).json["worlds"] == []
+    store.full = False
+    chat = (await server.local("POST", "/api/chats", body, headers=headers)).json["id"]
+    (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
+    assert (await server.service.state("local", chat)).options.world == world["id"]
 
 
 async def test_a_drop_of_a_world_that_is_repeated_gets_the_first_answer(server: Server, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from treadle import Agent, ScriptedModel, tool
 from treadle.adapters.models.scripted import Call, Say, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import StoreError
-from treadle.library import watching
+from treadle.library import feeds
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, SessionIdle
 from treadle.protocol.options import ChatOptions
 
@@ -49,7 +49,7 @@ def agent_on(store: SqliteStore, folder: Path) -> Agent:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PAUSE_S", 0.01)
+    monkeypatch.setattr(feeds, "PAUSE_S", 0.01)
 
 
 async def test_whoever_watches_a_chat_of_another_process_hears_of_it_after_an_outage(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_whoever_watches_a_chat_of_another_process_hears_of_it_after_an_ou
     here, elsewhere = agent_on(store, tmp_path), agent_on(SqliteStore(tmp_path / "t.db"), tmp_path)
     chat = elsewhere.chat()
     await chat.open()
-    news = watching.watch(here.deps, chat.id, 0)
+    news = feeds.watch(here.deps, chat.id, 0)
     texts: list[str] = []
 
     async def read_on() -> None:

@@ -13,12 +13,12 @@ from tests.trees import tree
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Delay, Fail, Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.library.subagents.tree import Row
-from treadle.library.subagents.tree import tree as rows_of
+from treadle.library.subagents.children import tree as rows_of
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.commands import Decide
 from treadle.protocol.options import Budget
+from treadle.protocol.views import ChildView
 from treadle.testing.faults import faults
 
 
@@ -42,7 +42,7 @@ def writes(path: str, text: str) -> list[object]:
     return [Call("write_file", path=path, content=text), Say(f"Wrote {path}.")]
 
 
-async def until(agent: Agent, chat: str, fits: Callable[[Row], object]) -> Row:
+async def until(agent: Agent, chat: str, fits: Callable[[ChildView], object]) -> ChildView:
     """The first child that is like this."""
     while True:
         for row in await children(agent, chat):
@@ -51,7 +51,7 @@ async def until(agent: Agent, chat: str, fits: Callable[[Row], object]) -> Row:
         await asyncio.sleep(0.05)
 
 
-async def children(agent: Agent, chat: str) -> list[Row]:
+async def children(agent: Agent, chat: str) -> list[ChildView]:
     return await rows_of(agent.deps, chat)  # type: ignore[arg-type]
 
 

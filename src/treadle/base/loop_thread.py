@@ -112,6 +112,18 @@ def make_blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]])
     return call
 
 
+def make_wrapping(
+    method: Callable[Concatenate[Any, P], W], kind: Callable[[LoopThread, W], T]
+) -> Callable[Concatenate[Any, P], T]:
+    """A method of a façade: the same one of the wrapped object, whose result gets a façade of this kind."""
+
+    @wraps(method)
+    def call(facade: Facade[Any], /, *args: P.args, **keywords: P.kwargs) -> T:
+        return kind(facade._loop, method(facade._wrapped, *args, **keywords))
+
+    return call
+
+
 def same_parameters(of: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
     """Give the `__init__` of a façade the parameters of the class that it wraps."""
 

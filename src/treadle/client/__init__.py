@@ -11,10 +11,8 @@
 
 Knows the words of the protocol and nothing of what a server is made of. Without `async`: `treadle.client.sync`."""
 
-from treadle.client.answering import ClientTool, Reply, ToolCall
-from treadle.client.chats import Chats, ClientChat
-from treadle.client.client import Client, ClientRace, ClientWorlds, WorldCommit
-from treadle.client.files import ClientFiles, Restoration
+from treadle.client.chats import Chats, ClientChat, ClientFiles, Restoration
+from treadle.client.client import Client, ClientRace, ClientTool, ClientWorlds, Reply, ToolCall, WorldCommit
 from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine
 from treadle.protocol.http_answers import ChatView as ChatInfo
 

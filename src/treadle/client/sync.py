@@ -8,10 +8,10 @@ with Client(url, token) as client:
 from collections.abc import Iterator
 from typing import Any, Unpack
 
-from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, same_parameters
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, make_wrapping, same_parameters
 from treadle.client import chats as asynchronous
-from treadle.client import client, files
-from treadle.client.answering import Answer, Approve, Reply, Show
+from treadle.client import client
+from treadle.client.client import Answer, Approve, Reply, Show
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine
 from treadle.protocol.options import RaceKeywords
@@ -66,16 +66,16 @@ class ClientChat(Facade[asynchronous.ClientChat]):
         return self._loop.each(self._wrapped.events(after_seq, deltas=deltas))
 
 
-class ClientFiles(Facade[files.ClientFiles]):
+class ClientFiles(Facade[asynchronous.ClientFiles]):
     """The files of one chat's project; see `treadle.client.ClientFiles`."""
 
-    runs = make_blocking(files.ClientFiles.runs)
-    changes = make_blocking(files.ClientFiles.changes)
-    preview = make_blocking(files.ClientFiles.preview)
-    undo = make_blocking(files.ClientFiles.undo)
-    redo = make_blocking(files.ClientFiles.redo)
-    keep = make_blocking(files.ClientFiles.keep)
-    back_to = make_blocking(files.ClientFiles.back_to)
+    runs = make_blocking(asynchronous.ClientFiles.runs)
+    changes = make_blocking(asynchronous.ClientFiles.changes)
+    preview = make_blocking(asynchronous.ClientFiles.preview)
+    undo = make_blocking(asynchronous.ClientFiles.undo)
+    redo = make_blocking(asynchronous.ClientFiles.redo)
+    keep = make_blocking(asynchronous.ClientFiles.keep)
+    back_to = make_blocking(asynchronous.ClientFiles.back_to)
 
 
 class ClientJob(Facade[asynchronous.ClientJob]):
@@ -139,8 +139,7 @@ class Client(LoopOwner[client.Client]):
         self.worlds = ClientWorlds(self._loop, wrapped.worlds)
         self.tool = wrapped.tool  # Make a function a tool of this client; see `treadle.client.Client.tool`.
 
-    def chat(self, id: str) -> ClientChat:
-        return ClientChat(self._loop, self._wrapped.chat(id))
+    chat = make_wrapping(client.Client.chat, ClientChat)
 
     def race(self, task: str, **race_options: Unpack[RaceKeywords]) -> ClientRace:
         return ClientRace(self._loop, self._loop.run(self._wrapped.race(task, **race_options)))

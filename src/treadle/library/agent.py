@@ -8,6 +8,7 @@ everything is put together, and the only module that knows all adapters.
 
 A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import cached_property
@@ -41,9 +42,8 @@ from treadle.errors import ConfigError, InvalidInput, unknown_names
 from treadle.library import model_choice
 from treadle.library.chat import Chat, Prepared
 from treadle.library.commands import ChatHome
-from treadle.library.instructions import read_instructions
 from treadle.library.jobs import Job, JobRegistry
-from treadle.library.prompt import system_text
+from treadle.library.prompt import read_instructions, system_text
 from treadle.library.titles import Titles
 from treadle.library.tool_setup import ToolSetup, bind_root
 from treadle.ports.commands import Allowance
@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from treadle.library.mcp_hub.setup import McpServers
     from treadle.library.skills.documents import Documents
     from treadle.library.skills.reading import CustomAgent, OwnCommand
-    from treadle.library.subagents.race import AgentSubagents
-    from treadle.library.subagents.tree import RunningRace
+    from treadle.library.subagents.race import AgentSubagents, RunningRace
     from treadle.library.worlds.worlds import Worlds
     from treadle.protocol.http_answers import ModelView
 
@@ -155,7 +154,7 @@ class Agent:
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self.chat_home = ChatHome(
             *(self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check),
-            *(self.chat, self.delete_chat, self._children, self._list_views),
+            *(self.chat, self.delete_chat, self._children, self._list_views, self._claim_world),
         )
 
     def _make_observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
@@ -176,7 +175,6 @@ class Agent:
         return Tools(builtins(context) if builtin else (), [*tools], self._mcp_source)
 
     def _connect_deps(self, deps: Deps, hooks: Sequence[Hooks]) -> Deps:
-        """Add the services of the agent itself."""
         project_hooks = self._setup.project_hooks(self._trust, self.warnings.append)
         return msgspec.structs.replace(
             deps,
@@ -241,8 +239,7 @@ class Agent:
 
     @cached_property
     def worlds(self) -> "Worlds":
-        """Copy-on-write worlds of projects, in which chats work without changing those; see
-        `treadle.library.worlds`."""
+        """Copy-on-write worlds of projects, in which chats work: see `treadle.library.worlds`."""
         from treadle.library.worlds.worlds import Worlds  # most users have none
 
         begin = lambda options: self.begin(new_chat_id(), options)  # noqa: E731 - it is given away
@@ -260,7 +257,7 @@ class Agent:
         what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
         `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
         passed. The other options are those of a chat."""
-        from treadle.library.subagents.tree import RunningRace, make_race
+        from treadle.library.subagents.race import RunningRace, make_race
 
         race, options = make_race(task, race_options, self.options.model)
         return RunningRace(self, self.chat(**options), race)
@@ -402,12 +399,16 @@ class Agent:
         await delete_chat(self.deps, self.job_registry, ChatId(id), owner)
 
     async def _children(self, chat: ChatId) -> list[ChildView]:
-        from treadle.library.subagents.tree import tree
+        from treadle.library.subagents.children import tree
 
         return await tree(self.deps, chat)
 
     async def _list_views(self) -> "list[ModelView]":
         return [model_choice.model_view(each) for each in await self.list_models()]
+
+    async def _claim_world(self, options: ChatOptions) -> None:
+        if options.world:
+            await asyncio.to_thread(self._setup.worlds.folders.claim, options.world)
 
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""

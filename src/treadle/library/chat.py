@@ -15,9 +15,9 @@ from treadle.engine.hub import Subscription
 from treadle.errors import NotFound
 from treadle.library.command_stream import Answer, CommandStream, collect
 from treadle.library.commands import ChatHome, execute_commands
+from treadle.library.feeds import read_patiently
 from treadle.library.files import ChatFiles
 from treadle.library.jobs import Job
-from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -65,6 +65,7 @@ class Chat:
             return self
         if isinstance(self._begin, Prepared):
             await self._deps.log.create(self.id, e.SessionCreated(self._begin.options), *self._begin.notices)
+            await self._home.claim_world(self._begin.options)
         elif self._begin:
             await execute_commands(self._home, self.id, [c.ChangeOptions(dict(self._begin))], work=False)
         else:
@@ -121,8 +122,7 @@ class Chat:
         return CommandStream(self, c.Answer(action if isinstance(action, str) else action.action, text))
 
     def edit(self, message: int, content: str, *, files: bool = False) -> CommandStream:
-        """Replace your message at this seq and run again from there; with `files` those go back to that point first
-        (L-09)."""
+        """Replace your message at this seq and run again; with `files` those go back to that point first (L-09)."""
         return CommandStream(self, c.Edit(message, content, files, new_id("u") if files else ""))
 
     def apply(
@@ -139,13 +139,11 @@ class Chat:
         return CommandStream(self, c.Apply(world=world))
 
     def commit_job(self, handle: str) -> CommandStream:
-        """Commit what a background command of this chat has changed on its view and is not committed yet, with the same
-        way back as a call of the model (W-10). See `jobs`."""
+        """Commit what is pending of a background command (W-10), as a call of the model would. See `jobs`."""
         return CommandStream(self, c.Apply(job=handle))
 
     def run_command(self, line: str) -> CommandStream:
-        """Run a command of a person's own, by the same rules, on the same view and with the same way back as one of the
-        model, who is not asked and sees it with the next message."""
+        """Run a person's command on the same view by the same rules; the model sees it with the next message."""
         return CommandStream(self, c.Apply(command=line))
 
     def race(self, order: c.Race) -> CommandStream:
@@ -177,8 +175,7 @@ class Chat:
         return await self.carry_out(command)
 
     async def change(self, /, **changes: Any) -> None:
-        """Change the title and options in one commit; `archived=True` archives it. ConfigError if there is no such
-        model."""
+        """Change title and options in one commit; `archived=True` archives it. ConfigError: no such model."""
         commands: list[c.Command] = [c.Rename(changes.pop("title"))] if "title" in changes else []
         if changes.get("model"):
             self._deps.models.get(changes["model"])
@@ -314,8 +311,7 @@ class Chat:
         return state
 
     async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[e.Envelope]:
-        """Carry out the command and yield the news until the chat is quiet; before it, what is recorded behind
-        `after_seq`."""
+        """Carry out the command and yield the news until the chat is quiet; first what is behind `after_seq`."""
         hub = self._deps.log.hub
         readers: list[Subscription] = []
         try:
@@ -328,7 +324,9 @@ class Chat:
             if quiet and reader.untouched:
                 yield e.Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
                 return
-            queued = _queued_id(command, state)
+            queued = command.queue_id if isinstance(command, c.Send) else ""
+            if all(item.id != queued for item in state.queue):
+                queued = ""
             reached = reader.began
             while True:
                 envelope = reader.take() or await self._next(reader)
@@ -349,14 +347,12 @@ class Chat:
                 reader.close()
 
     def _at_rest(self, seq: int) -> bool:
-        """True if the log ends at `seq` and no run is active: a compaction of an idle chat ends without the end of a
-        run."""
+        """True if the log ends at `seq` without a run: the compaction of an idle chat ends none."""
         state = self._deps.log.peek(self.id)
         return state is not None and state.head == seq and status(state) in ("idle", "error")
 
     def _over(self, idle: e.SessionIdle, queued: str) -> bool:
-        """True if the end of a run ends the follower's stream: no edit began the next one, and `queued` has no run to
-        come."""
+        """True if this ends the follower's stream: no edit began the next run, and `queued` has none to come."""
         state = self._deps.log.peek(self.id)
         if idle.reason == "superseded":
             return False
@@ -398,9 +394,3 @@ def _settles(data: e.Event, queued: str) -> bool:
     if isinstance(data, e.QueueChanged):
         return data.op == "deleted" and data.id == queued
     return isinstance(data, e.UserMessage) and data.queue_id == queued
-
-
-def _queued_id(command: c.Command | None, state: ChatState) -> str:
-    if isinstance(command, c.Send) and any(item.id == command.queue_id for item in state.queue):
-        return command.queue_id
-    return ""

@@ -60,8 +60,7 @@ class CommandStream:
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     def resume_after(self, seq: int) -> "CommandStream":
-        """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
-        reconnection nothing is missed and nothing comes twice (D-04)."""
+        """The same from `seq`, the last event that you have: after a reconnection none is missed or doubled (D-04)."""
         self._begun = True
         return CommandStream(self.chat, self.command, seq)
 

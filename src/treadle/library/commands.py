@@ -1,8 +1,7 @@
-"""The one way for commands of `Chat` and the HTTP routes: check → record in one commit → save the rule, end the jobs of
-an archived chat → a worker goes on."""
+"""The one way for commands: check → record in one commit → save the rule, end an archived chat's jobs → work."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, Refused
 from treadle.library.jobs import JobRegistry
 from treadle.protocol import commands as c
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import BEYOND, Rule
 from treadle.protocol.views import ChildView
 
@@ -40,19 +40,13 @@ class ChatHome(msgspec.Struct, frozen=True):
     delete: Callable[[str], Coroutine[Any, Any, None]]
     children: Callable[[ChatId], Coroutine[Any, Any, list[ChildView]]]
     models: "Callable[[], Coroutine[Any, Any, list[ModelView]]]"
+    claim_world: Callable[[ChatOptions], Awaitable[None]]  # Called when a chat with these options is recorded.
 
 
 def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:
     """ConfigError if the commands begin a run, or go on with one, that the user's rules cannot judge."""
     if any(isinstance(command, RUNS) for command in commands):
         home.check()
-
-
-async def check_effort_change(home: ChatHome, chat: ChatId, changes: Mapping[str, Any]) -> None:
-    """InvalidInput if an effort is chosen for a model that has none (M-16). That of a custom agent is only a wish."""
-    if (effort := changes.get("reasoning_effort")) and not changes.get("agent"):
-        model = changes.get("model") or (await home.deps.log.load(chat)).options.model
-        check_effort(home.deps.models, str(model), str(effort))
 
 
 async def execute_commands(
@@ -72,8 +66,10 @@ async def execute_commands(
     if prepare is not None:
         await prepare()
     for command in commands:
-        if isinstance(command, c.ChangeOptions):
-            await check_effort_change(home, chat, command.changes)
+        changes = command.changes if isinstance(command, c.ChangeOptions) else {}
+        if (effort := changes.get("reasoning_effort")) and not changes.get("agent"):  # M-16; an agent's is only a wish
+            model = changes.get("model") or (await home.deps.log.load(chat)).options.model
+            check_effort(home.deps.models, str(model), str(effort))
     decision = next((command for command in commands if isinstance(command, c.Decide)), None)
     rule = decision.rule if decision is not None else None
     state: ChatState | None = None

@@ -193,7 +193,12 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             continue
         values[name] = _convert_value(name, value, f"{file}: {name}", strict=True)
         sources[name] = f"file {file}"
-    warnings += _unknown_variables(env)
+    known_variables = {HOME_VARIABLE, *OTHER_VARIABLES, *map(variable, sources)}
+    warnings += [  # a variable with our prefix that does not exist is probably misspelt
+        f"there is no variable {name}{did_you_mean(name, known_variables, PREFIX) or ';'} it is ignored"
+        for name in sorted(env.keys() - known_variables)
+        if name.startswith(PREFIX) and not name.startswith(PROGRAM_PREFIX)
+    ]
     for name in sources:
         if raw_value := env.get(variable(name), ""):
             values[name] = _convert_value(name, raw_value, variable(name), strict=False)
@@ -241,16 +246,6 @@ def _put(values: dict[str, Any], sources: dict[str, str], new_values: Mapping[st
         if ranks.index(sources[name].partition(" ")[0]) < rank + (strong and rank == 1):
             values[name] = value
             sources[name] = source
-
-
-def _unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """Return a warning for each variable with our prefix that does not exist: it is probably misspelt."""
-    known_variables = {HOME_VARIABLE, *OTHER_VARIABLES, *(variable(name) for name in Settings.__struct_fields__)}
-    return [
-        f"there is no variable {name}{did_you_mean(name, known_variables, PREFIX) or ';'} it is ignored"
-        for name in sorted(env.keys() - known_variables)
-        if name.startswith(PREFIX) and not name.startswith(PROGRAM_PREFIX)
-    ]
 
 
 def _read(file: Path) -> dict[str, Any]:

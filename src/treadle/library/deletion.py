@@ -7,12 +7,11 @@ from treadle.base.types import ChatId
 from treadle.engine.deps import Deps
 from treadle.errors import ChatBusy, JobElsewhere, NotFound, Refused
 from treadle.library.jobs import JobRegistry
-from treadle.library.subagents.tree import tree
+from treadle.library.subagents.children import tree
 
 
 async def delete_chat(deps: Deps, jobs: JobRegistry, chat: ChatId, owner: str | None = None) -> None:
-    """Repeated, it changes nothing. NotFound: no such chat of this owner. Refused (`busy`), JobElsewhere: it still
-    works."""
+    """Repeated, it changes nothing. NotFound: no such chat of this owner. Refused, JobElsewhere: it still works."""
     family = await _family(deps, chat, owner)
     for member in family:
         await jobs.stop_all(member, "delete")

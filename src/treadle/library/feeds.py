@@ -1,17 +1,21 @@
 """Fan-out of events to the readers of a chat: from the hub what happens in this process, from the store what others
-write, and the live text of chats that another process runs. One watch per chat, however many read it."""
+write, and the live text of chats that another process runs. One watch per chat, however many read it. `watch` is the
+endless stream for one reader in this process; to follow one command there is `command_stream`."""
 
 import asyncio
+import math
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Hub, Subscription
-from treadle.errors import Damaged, NotFound, StoreError
+from treadle.errors import Damaged, NewerSchema, NotFound, StoreError
 from treadle.ports.store import Reach
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -253,8 +257,7 @@ class Feeds:
                 await asyncio.gather(feed.watch, return_exceptions=True)
 
     async def batches(self, reader: Reader, silence_s: float, *, follow: bool = True) -> AsyncIterator[list[Envelope]]:
-        """Some envelopes at a time; none is a heartbeat. Ends with the server, the chat, or, without `follow`, the
-        log."""
+        """Some envelopes at a time; none is a heartbeat. Ends with server or chat or, without `follow`, the log."""
         announced = 0
         while True:
             batch = reader.drain()
@@ -303,8 +306,7 @@ class Feeds:
         return False
 
     async def _waits(self, reader: Reader) -> Envelope | None:
-        """The ActionRequired of a chat that waits, at the end of its log: a worker elsewhere sends it to its own
-        readers only."""
+        """The ActionRequired of a chat that waits: a worker elsewhere sends it to its own readers only."""
         if (state := self._deps.log.peek(reader.chat)) is None or state.head < reader.reached:
             try:
                 state = await self._deps.log.load(reader.chat)
@@ -337,3 +339,56 @@ class Feeds:
             for reader in feed.readers:
                 reader.end()
         self._remote.close()
+
+
+T = TypeVar("T")
+_LOOK_S = 30.0
+
+_NUDGE_S = 0.05
+"""Seconds to pause after a nudge: an event of this process arrives by itself a moment after the store has it."""
+
+
+def watch(deps: Deps, chat: ChatId, after_seq: int) -> AsyncIterator[Envelope]:
+    """Yield the events recorded behind `after_seq`, each once and in order, and live events from this moment on."""
+    return _read_news(deps, deps.log.hub.subscribe(chat, after_seq))
+
+
+async def _read_news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
+    looking = asyncio.create_task(_watch_store(deps, reader), name=f"look {reader.chat}")
+    try:
+        while True:
+            if (envelope := await reader.get()) is None:
+                await read_patiently(lambda: deps.log.catch_up(reader))
+            else:
+                yield envelope
+    finally:
+        looking.cancel()
+        reader.close()
+
+
+async def _watch_store(deps: Deps, reader: Subscription) -> None:
+    """Look for events of other processes: they do not arrive by themselves."""
+    while True:
+        try:
+            head = await read_patiently(lambda: deps.store.wait(reader.chat, reader.reached, _LOOK_S))
+        except NotFound:  # deleted: the reader looks once more, and gets the error
+            reader.nudge()
+            return
+        if head > reader.reached:
+            reader.nudge()
+            await asyncio.sleep(_NUDGE_S)
+
+
+async def read_patiently(read: Callable[[], Awaitable[T]], patience_s: float = math.inf) -> T:
+    """Read the store, again while it is unreachable. StoreError if that lasts too long, or no second try mends it."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return await read()
+        except (Damaged, NewerSchema):
+            raise
+        except StoreError as error:
+            if time.monotonic() > until:
+                raise
+            log_warning("the store cannot be read, and is tried again: %s", error)
+        await asyncio.sleep(PAUSE_S)

@@ -122,8 +122,7 @@ class ChatFiles:
         return both
 
     async def preview(self, span: RunSpan | None = None, paths: Paths = (), **choice: Unpack[UndoOptions]) -> Plan:
-        """Return the plan of the same undo, as of now. Changes nothing, except that it completes an interrupted
-        request."""
+        """Return the plan of the same undo, as of now. Changes nothing, but completes an interrupted request."""
         await self.complete()
         request = request_of(await self.undoing(span, paths, **choice))
         return await self._restorer().preview(self._chat.id, await self._project(), request)
@@ -151,8 +150,7 @@ class ChatFiles:
     async def back_to(
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
     ) -> Undone | None:
-        """Go back to before an earlier message of yours: the conversation, the files, or both. Return the outcome for
-        the files; None if only the conversation goes back."""
+        """Go back to before a message of yours: conversation, files, or both. None: only the conversation went."""
         command = c.Rewind(message, conversation, files, new_id("u"), merge)
         if not files:
             await self._chat.carry_out(command)
@@ -165,8 +163,7 @@ class ChatFiles:
         return state.restoring if state.run is None else None
 
     async def interrupted_call(self) -> str:
-        """The name of a tool whose call was cut off by the death of its worker before its changes were recorded: files
-        may be changed in part. Empty if there is no such call."""
+        """The tool whose call was cut off before its changes were recorded: files may be changed in part; or empty."""
         calls = [call for call in (await self._chat.state()).calls if call.phase == "started"]
         changing = [call.request.name for call in calls if call.writes or call.plan is not None]
         return changing[0] if changing and not (await self._deps.store.get(self._chat.id)).leased else ""

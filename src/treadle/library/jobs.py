@@ -52,8 +52,7 @@ class Job:
         return await asyncio.to_thread(_output, command, offset, min(max(limit, 1), MOST), self._registry.redact)
 
     async def send(self, text: str = "", *, enter: bool = True, end: bool = False, token: str = "") -> None:
-        """Write to its input, with a line end unless `enter` is false; `end` closes it; a `token` counts once.
-        ToolError: ended."""
+        """Write to its input, with a line end if `enter`; `end` closes it; a `token` counts once. ToolError: ended."""
         if enter and (text or not end):
             text += "\n"
         data = text.encode(errors="surrogateescape")
@@ -131,8 +130,7 @@ class JobRegistry:
         return [job for chat in await self._with_jobs() for job in await self.of(chat)]
 
     async def works_in(self, world: str) -> bool:
-        """Chats by words (U-04): in the title, the id, the project, or in messages, where the store says they may
-        stand."""
+        """True if a background command of a chat in this world runs."""
         for chat in await self._with_jobs():
             running = any(record.background and record.running for record in await self._commands.list_commands(chat))
             if running and (await self._deps.log.load(chat)).options.world == world:

@@ -1,5 +1,4 @@
-"""The model of a new chat that names none (U-10): the one used last, else the best of the only provider that has a key,
-else one of a server on this machine."""
+"""The model of a new chat that names none (U-10): used last, else of the only key, else of a server here."""
 
 import asyncio
 import os
@@ -181,8 +180,7 @@ async def check_key(provider: str, variable: str, key: str) -> None:
 
 
 async def find_server(url: str, key: str) -> tuple[str, list[ModelInfo]]:
-    """The base URL at which a server lists its models (people often leave out the /v1), and those. InvalidInput,
-    ModelError."""
+    """The base URL, maybe with a /v1, at which a server lists its models, and those. InvalidInput, ModelError."""
     url = url.strip().rstrip("/")
     url = url if "://" in url else f"http://{url}"
     error: TreadleError = InvalidInput(f"{url} lists no models; enter the address that ends before /models")

@@ -24,19 +24,14 @@ async def search(store: Store, chat_filter: ChatFilter, text: str) -> AsyncItera
     """Those in which all the words of `text` stand, one beside the others, the newest first."""
     words = text.casefold().split()
     first_seqs = await store.search_text(words)
-    async for listed in _every(store, chat_filter):
-        line = listed.summary
-        if _has(f"{line.title} {line.chat} {line.root} {line.model}", words):
-            yield Hit(listed)
-        elif line.chat in first_seqs and (excerpt := await _find_text(store, line.chat, first_seqs[line.chat], words)):
-            yield Hit(listed, excerpt)
-
-
-async def _every(store: Store, chat_filter: ChatFilter) -> AsyncIterator[Listed]:
     cursor = None
     while page := await store.list(chat_filter, limit=CHATS, cursor=cursor):
         for listed in page:
-            yield listed
+            line, first_seq = listed.summary, first_seqs.get(listed.summary.chat, 0)
+            if _has(f"{line.title} {line.chat} {line.root} {line.model}", words):
+                yield Hit(listed)
+            elif first_seq and (excerpt := await _find_text(store, line.chat, first_seq, words)):
+                yield Hit(listed, excerpt)
         cursor = page[-1].summary.updated_ms, page[-1].summary.chat
 
 

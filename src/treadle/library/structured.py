@@ -1,5 +1,4 @@
-"""Structured answers: from a type to its JSON Schema, and from a model's text to a value of it, or to an error that the
-model can act on. The check here decides."""
+"""Structured answers: from a type to its JSON Schema, and from a text to a checked value, or an error for the model."""
 
 import itertools
 import re

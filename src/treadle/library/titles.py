@@ -26,8 +26,6 @@ _ANSWER = 1_000
 
 
 class Titles:
-    """The calls for titles that are under way in this process."""
-
     def __init__(self, deps: Deps, choice: TitleChoice) -> None:
         self._deps, self._choice = deps, choice
         self._calls: dict[ChatId, asyncio.Task[None]] = {}

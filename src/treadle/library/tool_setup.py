@@ -215,11 +215,13 @@ class ToolSetup:
     def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
         """The secret files that a call may not read: none for a person's call, none that an approved call names."""
         from treadle.adapters.policy import secret_files
+        from treadle.adapters.workspace.paths.entries import closing_fd
 
         if invocation.by_person or not invocation.root:
             return ()
         root, rules = os.path.realpath(invocation.root), list[Rule]()
-        paths = self._find_secrets(invocation.project)
+        with closing_fd(self._roots(*invocation.project).top()) as top:
+            paths = secret_files.find_secrets(root, top)
         with suppress(ConfigError):
             rules = [*self._rules_of(root, invocation.options)]
         hidden_paths = secret_files.still_hidden(root, paths, rules, invocation.known_files)
@@ -229,13 +231,6 @@ class ToolSetup:
             words = secret_files.words_of(str(arguments.get("command") or ""))
             named_paths = secret_files.named_secrets(root, str(arguments.get("cwd") or invocation.shell.cwd), words)
         return tuple(path for path in hidden_paths if path not in named_paths)
-
-    def _find_secrets(self, project: Project) -> tuple[str, ...]:
-        from treadle.adapters.policy.secret_files import find_secrets
-        from treadle.adapters.workspace.paths.entries import closing_fd
-
-        with closing_fd(self._roots(*project).top()) as top:
-            return find_secrets(os.path.realpath(project.root), top)
 
     def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
         from treadle.adapters.sandbox.places import private_home

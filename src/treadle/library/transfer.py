@@ -60,7 +60,6 @@ class _Extras(msgspec.Struct):
 
 
 async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
-    """The whole log of a chat."""
     return [wire.decode(chat, record) for record in await store.read(chat)]
 
 

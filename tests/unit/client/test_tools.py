@@ -8,7 +8,7 @@ import pytest
 
 from treadle.base.types import ChatId
 from treadle.client import Client, ClientTool, ToolCall
-from treadle.client.answering import Handlers
+from treadle.client.client import Handlers
 from treadle.errors import InvalidInput, ToolError
 from treadle.protocol.commands import Result
 

@@ -6,8 +6,7 @@ import pytest
 
 from treadle import Agent, ScriptedModel
 from treadle.adapters.models.scripted import Say
-from treadle.library.instructions import MAX_BYTES, read_instructions
-from treadle.library.prompt import system_text
+from treadle.library.prompt import MAX_BYTES, read_instructions, system_text
 from treadle.protocol.options import ChatOptions
 
 

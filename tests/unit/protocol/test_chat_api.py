@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from treadle import sync
-from treadle.client import ClientChat, chats, client, files
+from treadle.client import ClientChat, chats, client
 from treadle.client import sync as client_sync
 from treadle.client.chats import ClientJob
 from treadle.library.chat import Chat
@@ -39,7 +39,7 @@ def test_a_chat_has_every_method_with_its_parameters(kind: type, name: str) -> N
         (ClientChat, client_sync.ClientChat),
         (ClientJob, client_sync.ClientJob),
         (chats.Chats, client_sync.Chats),
-        (files.ClientFiles, client_sync.ClientFiles),
+        (chats.ClientFiles, client_sync.ClientFiles),
         (client.ClientRace, client_sync.ClientRace),
         (client.ClientWorlds, client_sync.ClientWorlds),
         (Job, sync.Job),

@@ -26,8 +26,8 @@ from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.command_stream import CommandStream
+from treadle.library.feeds import read_patiently
 from treadle.library.message_expansion import expand_message
-from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import PICTURE_KINDS, Image, decode_picture

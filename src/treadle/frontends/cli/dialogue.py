@@ -19,7 +19,7 @@ from treadle.frontends.presentation.notices import chosen_option, how_to_answer,
 from treadle.frontends.presentation.styled import Colour
 from treadle.library.chat import Chat
 from treadle.library.command_stream import CommandStream
-from treadle.library.watching import read_patiently
+from treadle.library.feeds import read_patiently
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleScope
 from treadle.protocol.subagent_events import children_of

@@ -21,7 +21,7 @@ from treadle.frontends.copilot_words import names
 from treadle.frontends.copilot_words.config import HOOKS, Tool
 from treadle.frontends.copilot_words.names import shown_arguments, shown_name
 from treadle.library.chat import Chat
-from treadle.library.watching import read_patiently
+from treadle.library.feeds import read_patiently
 from treadle.ports.hooks import AskPerson, HookVerdict, Instead
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import Result

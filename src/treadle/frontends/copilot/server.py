@@ -26,8 +26,8 @@ from treadle.frontends.copilot_words.events import event_id, model_shown, sessio
 from treadle.frontends.copilot_words.names import RUNTIME, SESSION
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.instructions import MAX_BYTES as INSTRUCTION_BYTES
-from treadle.library.instructions import read_folders
+from treadle.library.prompt import MAX_BYTES as INSTRUCTION_BYTES
+from treadle.library.prompt import read_folders
 from treadle.ports.store import ChatFilter, Listed
 from treadle.protocol.commands import Rename
 from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort

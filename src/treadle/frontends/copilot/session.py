@@ -26,10 +26,10 @@ from treadle.frontends.copilot_words.config import Config
 from treadle.frontends.copilot_words.events import SdkEvent, Telling, event_id, stamp
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
+from treadle.library.feeds import read_patiently, watch
 from treadle.library.mcp_hub.search import CALL, FIND
 from treadle.library.skills.places import in_folder
 from treadle.library.skills.reading import skills, split
-from treadle.library.watching import read_patiently, watch
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send

@@ -191,24 +191,35 @@ class Service:
         deps = self.agent.deps
         own_world = "" if key is None else key.own_id("world", deps.clock.now_ms())
         ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user), own_world)
-        try:
-            first = await first(ready.options) if callable(first) else first
-            check_rules(self.agent.chat_home, first)
-        except TreadleError:
-            is_new_world = ready.options.world != options.world  # for this chat, unless the same request made one
-            if is_new_world and (key is None or await first_answer(deps.store, key) is None):
-                with suppress(TreadleError):
-                    await self.agent.worlds.drop(ready.options.world)
-            raise
+        chat = new_chat_id()
 
         def build_reply(state: ChatState) -> ApiReply:
             return reply(chat_view(state, status(state), ready.warnings), 201)
 
-        answer = None if key is None else key.answer(build_reply, deps.clock.now_ms())
-        begin = SessionCreated(ready.options, owner_of(user))
-        state = await deps.log.create(new_chat_id(), begin, *ready.notices, first=first, answer=answer)
+        try:
+            first = await first(ready.options) if callable(first) else first
+            check_rules(self.agent.chat_home, first)
+            answer = None if key is None else key.answer(build_reply, deps.clock.now_ms())
+            begin = SessionCreated(ready.options, owner_of(user))
+            state = await deps.log.create(chat, begin, *ready.notices, first=first, answer=answer)
+        except TreadleError:
+            if ready.options.world != options.world:  # opened for this chat
+                with suppress(TreadleError):  # without the store this is unknown: `treadle gc` removes the world
+                    if not await self._is_recorded(chat, key):
+                        await self.agent.worlds.drop(ready.options.world)
+            raise
+        await self.agent.chat_home.claim_world(ready.options)
         self.go_on(state)
         return build_reply(state)
+
+    async def _is_recorded(self, chat: ChatId, key: Key | None) -> bool:
+        """True if the chat was recorded all the same, or the same request has made one."""
+        if key is not None:
+            return await first_answer(self.agent.deps.store, key) is not None
+        try:
+            return await self.agent.deps.store.head(chat) > 0
+        except NotFound:
+            return False
 
     async def execute(
         self, chat: ChatId, commands: Sequence[Command], key: Key | None, make_reply: Answered

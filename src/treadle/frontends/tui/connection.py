@@ -17,7 +17,7 @@ from treadle.protocol.options import EFFORTS
 from treadle.protocol.views import Status
 
 if TYPE_CHECKING:
-    from treadle.client.files import Restoration
+    from treadle.client.chats import Restoration
     from treadle.ports.snapshots import Plan
 
 

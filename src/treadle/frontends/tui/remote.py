@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
-from treadle.client.chats import Chats, ClientChat
+from treadle.client.chats import Chats, ClientChat, Restoration, Run
 from treadle.client.client import ClientWorlds
-from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.diff.changes import is_folder
 from treadle.diff.diff import FileDiff

@@ -292,8 +292,6 @@ async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: 
 STORE = Path("store", "chats.db")
 """Where in the folder of an evaluation its chats are kept, and their worlds: no command sees those."""
 
-OnResult = Callable[[Result], None]
-
 
 class Plan(NamedTuple):
     models: tuple[str, ...]
@@ -319,7 +317,7 @@ def find_open_attempts(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[
 
 
 async def evaluate(
-    agent: Agent, tasks: Sequence[Task], plan: Plan, folder: Path, on_result: OnResult = lambda _: None
+    agent: Agent, tasks: Sequence[Task], plan: Plan, folder: Path, on_result: Callable[[Result], None] = lambda _: None
 ) -> list[Result]:
     """Carry out what is not done; the results of all attempts. `on_result` gets new ones. `folder` is absolute."""
     free = asyncio.Semaphore(max(1, plan.jobs))

@@ -1,5 +1,4 @@
-"""Tasks (a prompt, the tree to begin with, and the check of its outcome), suites of them (a folder, or SWE-bench-style
-JSON lines with the repositories on disk), and results, one line of JSON each."""
+"""Tasks (prompt, tree, check), suites of them (a folder, or JSON lines as of SWE-bench), and results as JSON lines."""
 
 import json
 import os

@@ -9,8 +9,9 @@ them have ended (W-11); worlds that people opened are removed only by people."""
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,16 +23,20 @@ from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.workspace.history.capture import Capture, Upkeep
 from treadle.adapters.workspace.history.content_store import ContentStore, StoredContent, after_images
 from treadle.adapters.workspace.history.journal import Journals
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import replace_file
 from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
-from treadle.engine.effects import all_references
+from treadle.engine.effects import all_references, events_of
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.library.housekeeping import retention as limits
 from treadle.library.housekeeping.retention import Collected, Retention
 from treadle.library.jobs import JobRegistry
 from treadle.ports.commands import KnownCommand
 from treadle.ports.store import Listed, Store
+from treadle.protocol.events import OptionsChanged, SessionCreated
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.references import references
 from treadle.protocol.subagent_events import world_of
 
@@ -92,16 +97,38 @@ class Marks:
         return stored_marks.marks if stored_marks.version == __version__ else {}
 
 
-def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
-    """Drop the worlds whose chats rest since before `line`, and the rest of unfinished ones; how many. Used ones
-    stay."""
+async def find_abandoned_worlds(store: Store, chats: Sequence[Listed], home: Path) -> set[str]:
+    """The worlds that were opened for new chats which were never recorded. Those of recorded chats are claimed."""
+    if not (home / "worlds").is_dir():
+        return set()
+    from treadle.library.worlds.record import WorldFolders
+
+    folders = WorldFolders(str(home))
+    unclaimed = await asyncio.to_thread(folders.list_unclaimed)
+    for listed in chats if unclaimed else ():
+        chat = listed.summary.chat
+        async for _, event in events_of(store, chat, {SessionCreated.TYPE, OptionsChanged.TYPE}):
+            match event:
+                case SessionCreated(options=ChatOptions(world=world)) | OptionsChanged(changes={"world": str(world)}):
+                    if world in unclaimed:
+                        unclaimed.discard(world)
+                        folders.claim(world)
+    return unclaimed
+
+
+def collect_worlds(
+    chats: Sequence[Listed], home: Path, line: float, abandoned: Set[str] = frozenset(), *, dry: bool = False
+) -> int:
+    """Drop the worlds whose chats rest since before `line`, the abandoned ones without changes, and the rest of
+    unfinished ones; how many. Used ones stay."""
     if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
         return 0
     from treadle.library.worlds.home import WorldGround
     from treadle.library.worlds.record import WorldFolders
 
     folders, count = WorldFolders(str(home)), 0
-    for world in _find_old_worlds(chats, folders, line):
+    empty = [world for world in folders.all() if world.id in abandoned and not _is_changed(folders, world, home)]
+    for world in (*_find_old_worlds(chats, folders, line), *empty):
         if not dry:
             try:
                 with folders.alone(world.id, patience_s=0.0):
@@ -115,6 +142,14 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     if not dry:
         folders.sweep()
     return count
+
+
+def _is_changed(folders: "WorldFolders", world: "World", home: Path) -> bool:
+    """True also if this cannot be found out, as when the project is gone."""
+    try:
+        return bool(ProjectSnapshots(Root(world.root, world.root_id), home).effect(folders.view(world)).files)
+    except ToolError:
+        return True
 
 
 def find_world_beginnings(home: Path) -> Iterator[set[str]]:
@@ -156,7 +191,7 @@ class Unfinished(Exception):
 
 async def collect(store: Store, home: Path, retention: Retention, *, dry: bool = False) -> Collected:
     """Remove what is not to be kept; with `dry` only say what that is."""
-    keeper = _Keeper(store, home, retention, time.time(), Marks(store, home, remembers=False))
+    keeper = _Keeper(store, home, retention, Marks(store, home, remembers=False))
     await keeper.look()
     return replace(await asyncio.to_thread(keeper.remove, dry), commands=await keeper.forget_commands(dry))
 
@@ -172,7 +207,7 @@ async def collect_some(
     """Run one pass: read logs, then remove, for at most `seconds` each, while `going`. The next one continues there."""
     limits.stamp_of(home).touch()  # so that no other process begins a pass
     marks = await asyncio.to_thread(Marks, store, home, remembers=True)
-    keeper = _Keeper(store, home, retention, time.time(), marks, seconds, going)
+    keeper = _Keeper(store, home, retention, marks, seconds, going)
     try:
         await keeper.look()
         await asyncio.to_thread(keeper.remove, False)
@@ -199,7 +234,6 @@ class _Keeper:
         store: Store,
         home: Path,
         retention: Retention,
-        now: float,
         marks: Marks,
         seconds: float = limits.EVER,
         going: Callable[[], bool] | None = None,
@@ -210,15 +244,17 @@ class _Keeper:
         self._images, self._upkeep = ContentStore(self._folder), Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
         self._commands = SupervisedCommands(home / "commands")
-        self._retention, self._now = retention, now
-        self._line = now - retention.days * limits.DAY_S
+        self._retention, self._now = retention, time.time()
+        self._line = self._now - retention.days * limits.DAY_S
         self._worth: dict[str, float] = {}
         self._open: set[str] = set()
         self._running: set[str] = set()
         self._chats: list[Listed] = []
+        self._abandoned: set[str] = set()
 
     async def look(self) -> None:
         self._chats = await self._store.list()
+        self._abandoned = await find_abandoned_worlds(self._store, self._chats, self._home)
         all_seen = False
         try:
             await self._look_at_logs()
@@ -270,7 +306,8 @@ class _Keeper:
             from treadle.adapters.sandbox.probe import sweep_trials
 
             sweep_trials(self._home / FOLDER)  # what probes of the sandbox left when they were killed
-        worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * limits.DAY_S, dry=dry)
+        world_line = self._now - self._retention.world_days * limits.DAY_S
+        worlds = collect_worlds(self._chats, self._home, world_line, self._abandoned, dry=dry)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         until, is_going = time.monotonic() + self._seconds, self._going
         going = None if is_going is None else lambda: time.monotonic() < until and is_going()
@@ -337,8 +374,7 @@ class _Keeper:
         limits.write_stamp(self._home, limits.Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """The last change of its chat or of itself; infinite while it may be compared: at work, or less than a day
-        old."""
+        """The last change of its chat or of itself; infinite while it may be compared: at work, or under a day old."""
         chat, made_s = _chat(capture), capture.made_ms / 1000
         if chat in self._open or capture.name in self._running or made_s > self._now - limits.DAY_S:
             return limits.EVER
@@ -376,7 +412,19 @@ _LEAVE_S = 5.0
 async def run_housekeeping(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
     """While the block lasts, no more is kept for undoing than may be, and jobs that have ended are closed."""
     ending = asyncio.Event()
-    tasks = [asyncio.create_task(_tend(store, home, retention, ending)), asyncio.create_task(_close_jobs(jobs, ending))]
+
+    async def collect_if_due(_number: int) -> None:
+        if await asyncio.to_thread(limits.is_due, home, HOUR_S):
+            await collect_some(store, home, retention, going=lambda: not ending.is_set())
+
+    async def close_jobs(number: int) -> None:
+        """Jobs of chats that this process knows, often; those of all chats of the home, seldom."""
+        await jobs.sweep(everything=number % _SELDOM == 0)
+
+    tasks = [
+        asyncio.create_task(_repeat(collect_if_due, ending, "the undo data was not cleaned up", HOUR_S)),
+        asyncio.create_task(_repeat(close_jobs, ending, "background commands were not looked through", _LOOK_S)),
+    ]
     try:
         yield
     finally:
@@ -388,32 +436,18 @@ async def run_housekeeping(store: Store, home: Path, retention: Retention, jobs:
                 await task
 
 
-async def _close_jobs(jobs: JobRegistry, ending: asyncio.Event) -> None:
-    """Jobs of chats that this process knows, often; those of all chats of the home, seldom."""
-    looks = 0
-    while not ending.is_set():
+async def _repeat(
+    work: Callable[[int], Awaitable[None]], ending: asyncio.Event, failure: str, pause_after_error_s: float
+) -> None:
+    for number in count():
+        if ending.is_set():
+            return
+        pause_s = _LOOK_S
         try:
-            await jobs.sweep(everything=looks % _SELDOM == 0)
+            await work(number)
         except (OSError, TreadleError) as error:
-            log_warning("background commands were not looked through: %s", error)
-        looks += 1
-        await _pause(ending, _LOOK_S)
-
-
-async def _pause(ending: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await ending.wait()
-
-
-async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.Event) -> None:
-    pause = _LOOK_S
-    while not ending.is_set():
-        try:
-            if await asyncio.to_thread(limits.is_due, home, HOUR_S):
-                await collect_some(store, home, retention, going=lambda: not ending.is_set())
-            pause = _LOOK_S
-        except (OSError, TreadleError) as error:
-            log_warning("the undo data was not cleaned up: %s", error)
-            pause = HOUR_S
-        await _pause(ending, pause)
+            log_warning("%s: %s", failure, error)
+            pause_s = pause_after_error_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await ending.wait()

@@ -1,5 +1,4 @@
-"""Trials of the protection around commands (judged effects, environment, limits), for real and with each sandbox.
-Escapes from the sandbox itself are tested by `sandbox.probe`."""
+"""Trials of the protection around commands, with each sandbox; `sandbox.probe` tries escapes from those."""
 
 import os
 import secrets

@@ -172,20 +172,16 @@ async def rescue(path: Path) -> Rescue:
         touched = {problem.chat for problem in problems if problem.kind in ("gap", "record", "head", "summary")}
         lost_records = {}
         for chat in sorted(touched | set(salvaged.nameless)):
-            lost_records[chat] = await _put_right(store, ChatId(chat))
+            log = [wire.decode(ChatId(chat), record) for record in await store.read(ChatId(chat))]
+            line = summary(fold_all(ChatState(chat=ChatId(chat)), log))  # anew from the log
+            await store.append(Commit(ChatId(chat), (), line, durable=True))
+            lost_records[chat] = sum(envelope.type == "session.record_lost" for envelope in log)
     finally:
         await store.close()
     # So that the new database can be put in the old one's place as one file.
     with suppress(sqlite3.Error), closing(sqlite3.connect(salvaged.path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Rescue(salvaged, {chat: count for chat, count in lost_records.items() if count}, tuple(problems))
-
-
-async def _put_right(store: SqliteStore, chat: ChatId) -> int:
-    """The line about a chat, anew from its log; how many of its records are lost."""
-    log = [wire.decode(chat, record) for record in await store.read(chat)]
-    await store.append(Commit(chat, (), summary(fold_all(ChatState(chat=chat), log)), durable=True))
-    return sum(envelope.type == "session.record_lost" for envelope in log)
 
 
 _SHOWN = 5

@@ -122,8 +122,7 @@ def filler(log: WatchedLog) -> str:
 
 
 def info(log: WatchedLog, ref: str) -> ModelInfo:
-    """The model as the log tells it: name and price where a turn is reserved, its room where a compaction begins or
-    ends."""
+    """The model by the log: name and price where a turn is reserved, its room where a compaction begins or ends."""
     state = log.state
     next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
     price = 0.0

@@ -57,8 +57,7 @@ class CallRecord(msgspec.Struct):
 
     @property
     def refused(self) -> bool:
-        """True if intent and result were written together, so that nothing ran. A call that failed at once looks the
-        same."""
+        """True if intent and result were written together: nothing ran, or the call failed at once."""
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
@@ -313,8 +312,7 @@ class ReplayStore(MemoryStore):
             await self.wait(self.chat, self.now, PATIENCE_S)
 
     async def perish(self) -> NoReturn:
-        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others may have ended
-        before."""
+        """End a call without a result: an interrupt ended it, or the worker died in it, maybe after other calls."""
         while self.due() is not None:
             self._fail()
             if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):

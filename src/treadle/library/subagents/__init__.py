@@ -4,5 +4,5 @@ A child's id, and that of its world, are derived from the call that begins it, a
 So a worker that runs the call again after a crash finds the same children, and does nothing twice. Commits are
 journalled under the name of the call and the number of the child.
 
-`children` begins chats and follows them until they rest; `delegate` and `race` implement the two tools; `tree` lists
-the chats below one, and has `Agent.race`."""
+`children` begins chats, follows them until they rest, and lists those below one; `delegate` and `race` implement the
+two tools, and `race` has `Agent.race`."""

@@ -1,9 +1,10 @@
-"""The chats that one call begins: begun once, followed until they rest, ended with the call."""
+"""The chats that one call begins: begun once, followed until they rest, ended with the call; and the tree
+of chats below a chat, each with its state and its cost."""
 
 import asyncio
 import hashlib
 from base64 import b32encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ from treadle.base.inert import inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState, open_actions, status
 from treadle.engine.deps import Deps
+from treadle.engine.effects import events_of
 from treadle.engine.worker import Worker
 from treadle.errors import ChatExists, NotFound, Refused, ToolError
 from treadle.library.chat import Chat, Prepared
@@ -24,9 +26,10 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation
 from treadle.protocol.commands import Rename, Send
 from treadle.protocol.content import Failure
-from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
+from treadle.protocol.events import Event, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
 from treadle.protocol.subagent_events import Child, children_of, world_of
+from treadle.protocol.views import ChildView, shown_status
 
 if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent
@@ -61,6 +64,11 @@ class ChildResult(msgspec.Struct, frozen=True):
     committed: bool = False
     merged: tuple[str, ...] = ()  # Paths that both the child and others had changed.
     problem: str = ""  # Why it could not be begun, or why its changes could not be committed.
+    ended_ms: int = 0  # Of an attempt of a race.
+
+    @property
+    def number(self) -> int:
+        return self.child.number
 
     @property
     def size(self) -> tuple[int, int]:
@@ -129,8 +137,8 @@ class Children:
         reported_waits = ""
         while True:
             async for envelope in chat.resume():
-                if line := _doing(envelope):
-                    self.tell(child, line)
+                if isinstance(start := envelope.data, ExecutionStart):
+                    self.tell(child, f"{start.name} {start.args_summary}")
             state = await chat.state()
             if status(state) in ("idle", "error"):
                 self.tell(child, f"{state.last_end or 'done'}")
@@ -143,7 +151,6 @@ class Children:
                 pass
 
     def tell(self, child: Child, line: str) -> None:
-        """Show a line about the child to the parent's readers."""
         self._invocation.emit(inert_line(f"[{child.number}] {line}", 200) + "\n")
 
     async def effect(self, child: Child) -> Effect:
@@ -168,14 +175,15 @@ class Children:
 
     async def end(self, children: Sequence[Child]) -> list[ChildResult]:
         """Interrupt those that are at work; those that have begun, at rest."""
-        started_children = [child for child in children if await self._is_there(child.chat)]
-        return list(await asyncio.gather(*(self._end(child) for child in started_children)))
 
-    async def _end(self, child: Child) -> ChildResult:
-        chat = self._home.chat(child.chat)
-        with suppress(Refused):  # it is at rest
-            await chat.interrupt(BY)
-        return ChildResult(child, await self.wait_for_child(child, chat))
+        async def end_child(child: Child) -> ChildResult:
+            chat = self._home.chat(child.chat)
+            with suppress(Refused):  # it is at rest
+                await chat.interrupt(BY)
+            return ChildResult(child, await self.wait_for_child(child, chat))
+
+        started_children = [child for child in children if await self._is_there(child.chat)]
+        return list(await asyncio.gather(*map(end_child, started_children)))
 
     async def call_off(self, child: Child) -> Effect | None:
         """Prevent the commit of its changes. If the commit was made or had begun, complete it and return its effect."""
@@ -185,11 +193,6 @@ class Children:
             return await run_to_end(self._home.worlds.call_off(self._name(child), child.world))
         except NotFound:  # its world was never made, or is gone
             return None
-
-
-def _doing(envelope: Envelope) -> str:
-    data = envelope.data
-    return f"{data.name} {data.args_summary}" if isinstance(data, ExecutionStart) else ""
 
 
 def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
@@ -226,3 +229,44 @@ def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: in
     least = {kind: max(amount, 1e-6) for kind, amount in remaining.items()}  # 0 would be no limit
     tokens, calls = (max(int(remaining[kind]), 1) if kind in remaining else 0 for kind in ("tokens", "tool_calls"))
     return Budget(0, tokens, least.get("usd", 0.0), least.get("wall_s", 0.0), calls)
+
+
+DEEPEST = 8
+
+
+async def tree(deps: Deps, chat: ChatId) -> list[ChildView]:
+    """Every chat below this one, each behind the one that began it."""
+    return await tree_of(deps, chat, [event async for _, event in events_of(deps.store, chat, {ExecutionStart.TYPE})])
+
+
+async def tree_of(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int = 1) -> list[ChildView]:
+    """The same for those that were begun by some of its events."""
+    rows: list[ChildView] = []
+    for child, call in begun_by(events).items():
+        rows.append(await row(deps, chat, call, child, depth))
+        if depth < DEEPEST and rows[-1].status != "not begun":
+            below = [event async for _, event in events_of(deps.store, child.chat, {ExecutionStart.TYPE})]
+            rows += await tree_of(deps, child.chat, below, depth + 1)
+    return rows
+
+
+def begun_by(events: Iterable[Event]) -> dict[Child, CallKey]:
+    """The chats of calls, in the order of their beginning. A call that was answered in its middle is recorded again."""
+    start_events = (event for event in events if isinstance(event, ExecutionStart) and event.plan)
+    return {child: event.call for event in start_events for child in children_of(event.plan or {})}
+
+
+async def row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: int = 1) -> ChildView:
+    start = ChildView(child.chat, parent, call, child.number, depth, child.title, child.model, child.world)
+    try:
+        state = await deps.log.load(child.chat)
+        leased = (await deps.store.get(child.chat)).leased
+    except NotFound:
+        return start
+    at_work = [each.request.name for each in state.calls if each.phase == "started"]
+    return ChildView(
+        *(start.chat, parent, call, child.number, depth, state.title or child.title),
+        state.options.model or child.model, child.world, shown_status(status(state), leased),
+        state.last_end if state.run is None else "", state.totals.turns, state.totals.usage, ", ".join(at_work),
+        tuple(action.name or action.kind for action in open_actions(state) if action.of_person), state.options.labels,
+    )  # fmt: skip

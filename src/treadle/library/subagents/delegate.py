@@ -31,7 +31,7 @@ _WORDS = {
 
 
 async def plan(home: Home, invocation: Invocation) -> list[Child]:
-    options, tasks = invocation.options, _tasks(invocation)
+    options, tasks = invocation.options, invocation.arguments["tasks"]
     state = await home.deps.log.load(invocation.chat)
     number_beside = _number_beside(state, invocation)
     if number_beside + len(tasks) > options.subagents:
@@ -78,7 +78,7 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
             async with asyncio.TaskGroup() as work:
                 running_tasks = [
                     work.create_task(see_through(child, task))
-                    for child, task in zip(children, _tasks(invocation), strict=True)
+                    for child, task in zip(children, invocation.arguments["tasks"], strict=True)
                 ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
@@ -105,18 +105,14 @@ def build_outcome(call: Invocation, merged: list[ChildResult], reports: list[str
     files: tuple[FileChange, ...] = tuple(file for effect in effects for file in effect.files)
     conflicts: tuple[FileConflict, ...] = tuple(each for child in merged for each in child.effect.conflicts)
     stat = total(files)
+    summary = f"{sum(each.ended_well for each in merged)} of {count(len(merged), 'sub-agent')} done"
     return Outcome(
-        "\n\n".join(reports), summary=_summary(merged), success=success,
+        "\n\n".join(reports), summary=summary, success=success,
         diff_stat=stat if stat.added or stat.removed else None, files=files, source="view",
         uncaptured=tuple(each for effect in effects for each in effect.uncaptured),
         git=next((effect.git for effect in reversed(effects) if effect.git), ""), conflicts=conflicts, effect="view",
         facts=tuple(each.fact(call.call) for each in merged),
     )  # fmt: skip
-
-
-def _summary(merged: list[ChildResult]) -> str:
-    well = sum(each.ended_well for each in merged)
-    return f"{well} of {count(len(merged), 'sub-agent')} done"
 
 
 def _report(child_result: ChildResult) -> str:
@@ -154,30 +150,18 @@ def effect_lines(effect: Effect, head: str) -> list[str]:
     return [f"[{head}]", *lines] if lines else []
 
 
-def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
-    return list(invocation.arguments["tasks"])
-
-
 def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
-    """The options of a child, which never may do more than its parent. The operator's own custom agents are not for
-    others (S-13)."""
+    """The options of a child: never more than its parent's. The operator's custom agents are not for others (S-13)."""
     options = replace(parent, agent="", agent_prompt="")
     if name := str(task.get("agent") or ""):
         agents = home.custom_agents(parent.project, include_own=not owner)
         if name not in agents:
             raise ToolError(f"There is no custom agent {name!r}; there is: {', '.join(agents) or 'none'}.")
         agent = agents[name]
-        tools = agent.tools if agent.tools is None or parent.tools is None else _both(agent.tools, parent.tools)
-        options = replace(
-            options,
-            agent=agent.name,
-            agent_prompt=agent.prompt,
-            tools=parent.tools if tools is None else tools,
-            model=agent.model or parent.model,
-            reasoning_effort=agent.reasoning_effort or parent.reasoning_effort,
-        )
+        tools = parent.tools if agent.tools is None else agent.tools
+        if agent.tools is not None and parent.tools is not None:
+            tools = tuple(name for name in agent.tools if name in parent.tools)
+        model, effort = agent.model or parent.model, agent.reasoning_effort or parent.reasoning_effort
+        options = replace(options, tools=tools, model=model, reasoning_effort=effort)
+        options = replace(options, agent=agent.name, agent_prompt=agent.prompt)
     return replace(options, mode="read-only") if task.get("read_only") else options
-
-
-def _both(requested: tuple[str, ...], allowed: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in requested if name in allowed)

@@ -3,28 +3,41 @@ recorded and then committed, as the one change of the call. The others stay for 
 
 import asyncio
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Generator, Sequence
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import truncate_utf8
+from treadle.adapters.tools.builtin.interaction import MOST_TASKS
 from treadle.base.file_system import faultpoint
 from treadle.base.inert import inert_line
 from treadle.base.types import CallKey
 from treadle.chat.applying import last_answer
 from treadle.diff.changes import count
-from treadle.errors import ToolError
+from treadle.errors import InvalidInput, ToolError
+from treadle.library.chat import Chat
 from treadle.library.subagents import delegate
-from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, make_failure, share
+from treadle.library.subagents.children import (
+    Children,
+    ChildResult,
+    Home,
+    child_of,
+    child_options,
+    make_failure,
+    share,
+    tree,
+)
 from treadle.library.subagents.delegate import build_outcome, effect_lines
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
 from treadle.protocol.events import CheckCompleted, CheckStarted, Envelope, RunEnd
-from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.options import Budget, ChatOptions, OptionKeywords, RaceKeywords
+from treadle.protocol.race_results import RaceResult, result_of
 from treadle.protocol.subagent_events import Child, children_of
 from treadle.protocol.tools import RACE_TOOL
+from treadle.protocol.views import ChildView
 
 SHOWN = 20_000  # So many bytes of the diff of an attempt the judge sees.
 VERDICT = {
@@ -48,17 +61,6 @@ Answer with the number of your choice and with why, in one or two sentences.
 _ATTEMPT = "<attempt number={number}>\n{said}\n\n{diff}\n</attempt>"
 
 
-class Contender(msgspec.Struct, frozen=True):
-    """An attempt at rest, as far as the choice goes."""
-
-    child_result: ChildResult
-    ended_ms: int
-
-    @property
-    def number(self) -> int:
-        return self.child_result.child.number
-
-
 def has_passed_check(child_result: ChildResult, events: Sequence[Envelope], check: str) -> bool | None:
     """True if the check succeeded when the attempt last reported that it was done; None without a check."""
     if not check:
@@ -74,40 +76,39 @@ def has_passed_check(child_result: ChildResult, events: Sequence[Envelope], chec
     return success and child_result.ended_well
 
 
-def ended_ms(events: Sequence[Envelope]) -> int:
+def find_end(events: Sequence[Envelope]) -> int:
     return max((envelope.time_ms for envelope in events if isinstance(envelope.data, RunEnd)), default=0)
 
 
-def eligible(attempts: Sequence[Contender]) -> list[Contender]:
+def eligible(attempts: Sequence[ChildResult]) -> list[ChildResult]:
     """Those that may win: they ended well, passed the check if there is one, and changed something."""
-    results = ((each, each.child_result) for each in attempts)
-    return [each for each, r in results if r.ended_well and r.has_passed is not False and r.effect.files]
+    return [each for each in attempts if each.ended_well and each.has_passed is not False and each.effect.files]
 
 
-def choose(contenders: Sequence[Contender], *, first: bool) -> tuple[Contender, str]:
+def choose(contenders: Sequence[ChildResult], *, first: bool) -> tuple[ChildResult, str]:
     """The winner without a judge: the first that passed, or the smallest change."""
     if first:
         return min(contenders, key=lambda each: (each.ended_ms, each.number)), "the first to pass the check"
-    has_check = contenders[0].child_result.has_passed is not None
+    has_check = contenders[0].has_passed is not None
     words = "the smallest change that passes the check" if has_check else "the smallest change"
-    return min(contenders, key=lambda each: (each.child_result.size, each.number)), words
+    return min(contenders, key=lambda each: (each.size, each.number)), words
 
 
-def question(task: str, contenders: Sequence[Contender], diffs: Sequence[str]) -> str:
+def question(task: str, contenders: Sequence[ChildResult], diffs: Sequence[str]) -> str:
     texts: list[str] = []
     for each, diff in zip(contenders, diffs, strict=True):
-        answer = last_answer(each.child_result.state).strip()
+        answer = last_answer(each.state).strip()
         texts.append(_ATTEMPT.format(number=each.number, said=answer, diff=truncate_utf8(diff, SHOWN)))
     return _QUESTION.format(task=task, attempts="\n\n".join(texts))
 
 
 def judge_options(options: ChatOptions) -> ChatOptions:
-    return msgspec.structs.replace(
+    return replace(
         options, mode="read-only", tools=(), output_schema=VERDICT, interactive=False, instructions="", skills=()
     )
 
 
-def verdict(answer: str, contenders: Sequence[Contender]) -> tuple[Contender, str] | None:
+def verdict(answer: str, contenders: Sequence[ChildResult]) -> tuple[ChildResult, str] | None:
     """Return the judge's choice and reason; None if its answer names no attempt."""
     read: object = None
     if json_match := re.search(r"\{.*\}", answer, re.DOTALL):
@@ -144,10 +145,6 @@ async def plan(home: Home, invocation: Invocation) -> list[Child]:
     return children
 
 
-async def race(home: Home, invocation: Invocation) -> Outcome:
-    return await _Race(home, invocation).run()
-
-
 class _Race:
     def __init__(self, home: Home, invocation: Invocation) -> None:
         self._home, self._invocation = home, invocation
@@ -172,14 +169,16 @@ class _Race:
             winner, reason = choice
             await self._note(contenders, winner)
             faultpoint("race.noted")
-            won = await self._commit_winner(winner.child_result)
-        return self._report_winner([won if each is winner else each.child_result for each in contenders], won, reason)
+            won = await self._commit_winner(winner)
+        return self._report_winner([won if each is winner else each for each in contenders], won, reason)
 
-    async def _run_attempts(self) -> list[Contender]:
+    async def _run_attempts(self) -> list[ChildResult]:
         """All of them at rest, in the order of their numbers."""
-        options = self._options(child_options(self._invocation.options, await self._share()))
+        checks = (self._order.check,) if self._order.check else ()
+        options = child_options(self._invocation.options, await self._share())
+        options = replace(options, checks=checks, labels=(LABEL,))
         work = {asyncio.create_task(self._attempt(child, options)): child for child in self._attempts}
-        contenders: list[Contender] = []
+        contenders: list[ChildResult] = []
         try:
             pending = set(work)
             while pending:
@@ -202,26 +201,23 @@ class _Race:
         state = await self._home.deps.log.load(call.chat)
         return share(state, call.call, children_of(call.plan), self._home.deps.clock.now_ms())
 
-    def _options(self, options: ChatOptions) -> ChatOptions:
-        return replace(options, checks=(self._order.check,) if self._order.check else (), labels=(LABEL,))
-
-    async def _attempt(self, child: Child, options: ChatOptions) -> Contender:
+    async def _attempt(self, child: Child, options: ChatOptions) -> ChildResult:
         attempt_options = replace(options, model=child.model or options.model)
         try:
             chat = await self._group.begin(child, self._order.task, attempt_options)
         except ToolError as error:
-            return Contender(make_failure(child, error), 0)
+            return make_failure(child, error)
         return await self._contender(ChildResult(child, await self._group.wait_for_child(child, chat)))
 
-    async def _contender(self, child_result: ChildResult) -> Contender:
+    async def _contender(self, child_result: ChildResult) -> ChildResult:
         events = await self._home.chat(child_result.child.chat).events()
         has_passed = has_passed_check(child_result, events, self._order.check)
         effect = await self._group.effect(child_result.child)
-        return Contender(replace(child_result, effect=effect, has_passed=has_passed), ended_ms(events))
+        return replace(child_result, effect=effect, has_passed=has_passed, ended_ms=find_end(events))
 
-    async def _choose_winner(self, contenders: list[Contender]) -> tuple[Contender, str] | None:
+    async def _choose_winner(self, contenders: list[ChildResult]) -> tuple[ChildResult, str] | None:
         """Return the winner and the reason. A recorded winner stays, even if its world changes before the commit."""
-        noted = [each for each in contenders if WON in each.child_result.state.options.labels]
+        noted = [each for each in contenders if WON in each.state.options.labels]
         able = noted or eligible(contenders)
         if not able:
             return None
@@ -232,8 +228,8 @@ class _Race:
             return winner, f"{reason}; the judge made no choice"
         return choose(able, first=self._first_wins)
 
-    async def _ask(self, judge: Child, able: list[Contender]) -> tuple[Contender, str] | None:
-        diffs = [await self._home.worlds.diff(each.child_result.child.world) for each in able]
+    async def _ask(self, judge: Child, able: list[ChildResult]) -> tuple[ChildResult, str] | None:
+        diffs = [await self._home.worlds.diff(each.child.world) for each in able]
         text = question(self._order.task, able, diffs)
         options = judge_options(child_options(self._invocation.options, await self._share()))
         try:
@@ -245,12 +241,12 @@ class _Race:
         self._judged.append(ChildResult(judge, state))
         return verdict(last_answer(state), able)
 
-    async def _note(self, contenders: list[Contender], winner: Contender) -> None:
+    async def _note(self, contenders: list[ChildResult], winner: ChildResult) -> None:
         """In the log of each attempt how it came out; of the winner first, before anything is committed."""
         for each in sorted(contenders, key=lambda each: each is not winner):
             labels = (LABEL, WON if each is winner else LOST)
-            if each.child_result.state.options.labels != labels:
-                chat = self._home.chat(each.child_result.child.chat)
+            if each.state.options.labels != labels:
+                chat = self._home.chat(each.child.chat)
                 await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
 
     async def _commit_winner(self, winner: ChildResult) -> ChildResult:
@@ -274,18 +270,18 @@ class _Race:
         lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, location)]
         all_results = [*all_of, *self._judged]
         outcome = build_outcome(self._invocation, all_results, ["\n".join(lines).rstrip()], success=won.committed)
-        return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(reason, 80)}")
+        return replace(outcome, summary=f"attempt {child.number} wins: {inert_line(reason, 80)}")
 
-    def _without_winner(self, contenders: list[Contender]) -> Outcome:
+    def _without_winner(self, contenders: list[ChildResult]) -> Outcome:
         reason = "none of them changed anything to its end"
         if self._order.check:
-            has_passed = any(each.child_result.has_passed for each in contenders)
+            has_passed = any(each.has_passed for each in contenders)
             reason = "none of them passed the check"
             reason = "the attempts that passed the check changed nothing" if has_passed else reason
-        lines = [_NOT_ONE.format(reason), "", *(_line(each.child_result) for each in contenders)]
-        all_of = [*(each.child_result for each in contenders), *self._judged]
-        outcome = build_outcome(self._invocation, all_of, ["\n".join(lines)], success=False)
-        return msgspec.structs.replace(outcome, summary="no attempt won")
+        lines = [_NOT_ONE.format(reason), "", *map(_line, contenders)]
+        all_results = [*contenders, *self._judged]
+        outcome = build_outcome(self._invocation, all_results, ["\n".join(lines)], success=False)
+        return replace(outcome, summary="no attempt won")
 
 
 def _line(child_result: ChildResult) -> str:
@@ -323,7 +319,7 @@ class AgentSubagents:
         return await delegate.delegate(self._home, invocation)
 
     async def race(self, invocation: Invocation) -> Outcome:
-        return await race(self._home, invocation)
+        return await _Race(self._home, invocation).run()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         group = Children(self._home, invocation)
@@ -333,7 +329,77 @@ class AgentSubagents:
             return None
         result_pairs = [(each, await group.call_off(each.child)) for each in child_results]
         merged = [
-            msgspec.structs.replace(each, effect=effect, committed=True) if effect is not None else each
+            replace(each, effect=effect, committed=True) if effect is not None else each
             for each, effect in result_pairs
         ]
         return delegate.build_outcome(invocation, merged, [])
+
+
+LOOK_S = 0.5
+ATTEMPTS = 4
+
+
+def make_race_order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: str, all_of: bool) -> Race:
+    """Models are given out in turn. InvalidInput if it makes no sense."""
+    number = attempts or (len(models) if len(models) > 1 else ATTEMPTS)
+    if not task.strip():
+        raise InvalidInput("Say what the attempts are to do.")
+    if not 1 <= number <= MOST_TASKS:
+        raise InvalidInput(f"A race has 1 to {MOST_TASKS} attempts; got {number}.")
+    if number < len(models):
+        raise InvalidInput(f"There are {len(models)} models for {number} attempts; give as many attempts or more.")
+    return Race(task, tuple(models[place % len(models)] for place in range(number)), check, judge, all_of)
+
+
+def make_race(task: str, keywords: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
+    """The race that is meant, and the options of its chats, which have this model if nothing else is said."""
+    models = tuple(keywords.pop("models", ())) or (keywords.get("model") or model,)
+    attempts, check, judge = keywords.pop("attempts", 0), keywords.pop("check", ""), keywords.pop("judge", "")
+    race_order = make_race_order(task, attempts, models, check, judge, keywords.pop("all", False))
+    return race_order, cast(OptionKeywords, keywords)
+
+
+class RunningRace:
+    """Await it to run the race, or iterate over its attempts. Without an order it goes on with the race of its chat."""
+
+    def __init__(self, home: Home, chat: Chat, race_order: Race | None = None) -> None:
+        self.chat, self._home, self._order = chat, home, race_order
+        self._result: RaceResult | None = None
+
+    def __await__(self) -> Generator[Any, None, RaceResult]:
+        return self._run().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[list[ChildView]]:
+        """The rows of its attempts whenever one has changed; the last ones when it is over, with `result`."""
+        await self.chat.open()
+        running = asyncio.ensure_future(self._run())
+        last_rows: list[ChildView] = []
+        try:
+            while True:
+                over = bool((await asyncio.wait({running}, timeout=LOOK_S if last_rows else 0.05))[0])
+                if (rows := await self.rows()) != last_rows or over:
+                    last_rows = rows
+                    yield rows
+                if over:
+                    running.result()
+                    return
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    @property
+    def result(self) -> RaceResult:
+        assert self._result is not None, "the race is not over"
+        return self._result
+
+    async def rows(self) -> list[ChildView]:
+        """Return its attempts as they are now; any worker may drive them."""
+        return await tree(self._home.deps, self.chat.id)
+
+    async def _run(self) -> RaceResult:
+        following = self.chat.resume() if self._order is None else self.chat.race(self._order)
+        async for _ in following:
+            pass
+        events = [await self.chat.load_full_event(each) for each in await self.chat.events()]
+        self._result = result_of(self.chat.id, events)
+        return self._result

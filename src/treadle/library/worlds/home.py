@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from treadle.adapters.sandbox.launch.world import READY, TAKEN
@@ -56,10 +55,16 @@ class WorldGround:
         self.folder = f"{folders.view(world)}/tree" if world.how == "copy" else ""
 
     def open(self, flags: int) -> int:
-        if self.folder:
-            return self._open_folder(partial(os.open, self.folder), flags)
-        with self._lock, closing_fd(self._top()) as top:
-            return self._open_folder(partial(os.open, ".", dir_fd=top), flags)
+        with ExitStack() as stack:
+            top = None
+            if not self.folder:
+                stack.enter_context(self._lock)
+                top = stack.enter_context(closing_fd(self._top()))
+            try:
+                return os.open(self.folder or ".", flags, dir_fd=top)
+            except OSError as error:
+                self._world()  # says so if it is gone
+                raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
 
     def changing(self, old_states: Mapping[str, FileState | None]) -> None:
         if not self.folder:  # a copy knows what all of it was
@@ -88,8 +93,7 @@ class WorldGround:
         return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=holder)
 
     def end(self, patience_s: float = 0.0) -> None:
-        """End the holder, if there is one, because its mount changes or is removed. WorldBusy if commands run there,
-        and do not end in that time."""
+        """End the holder, because its mount changes or goes. WorldBusy if commands run there for longer than that."""
         deadline = time.monotonic() + patience_s
         with self._lock:
             self._hang_up()
@@ -179,17 +183,9 @@ class WorldGround:
             reason = f"The world {self.name} in which this chat works was dropped; its files are gone."
             raise ToolError(reason) from error
 
-    def _open_folder(self, way: "partial[int]", flags: int) -> int:
-        try:
-            return way(flags)
-        except OSError as error:
-            self._world()  # says so if it is gone
-            raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
-
 
 def _is_used(folder: str) -> bool:
-    """True if a process works in the tree of a copy, or sees it in the place of the project. False without /proc, where
-    this is unknown."""
+    """True if a process works in the tree of a copy, or sees it as the project. Unknown, so False, without /proc."""
     if not os.path.isdir("/proc/self"):
         return False
     mounted = f"/{'/'.join(folder.split('/')[-3:])} ".encode()  # a path there begins at its own file system
@@ -324,7 +320,7 @@ class WorldHome:
     def __init__(self, folders: WorldFolders, ground_of: Callable[[str], WorldGround], history_of: HistoryOf) -> None:
         self.folders, self._ground_of, self._history_of = folders, ground_of, history_of
 
-    def open(self, root: str, parent: str, owner: str, label: str, id: str = "") -> World:
+    def open(self, root: str, parent: str, owner: str, label: str, id: str = "", *, unclaimed: bool = False) -> World:
         with suppress(NotFound):
             if id:
                 return self.folders.get(id)
@@ -339,7 +335,8 @@ class WorldHome:
         images = self._history_of(*world.beneath).images
         source = location[0] if above is None else f"{self.folders.view(above)}/{TREE}"
         own_folder = os.path.realpath(os.path.dirname(self.folders.folder))
-        return self.folders.make(world, lambda view: make_copy(source, view, images, own_folder) if reason else None)
+        fill = lambda view: make_copy(source, view, images, own_folder) if reason else None  # noqa: E731
+        return self.folders.make(world, fill, unclaimed=unclaimed)
 
     def _missing(self, root: str, root_id: str) -> str:
         """Why there can be no layers over this root; empty if there can. That they work is remembered for each file
@@ -369,7 +366,7 @@ class WorldHome:
         """The world that a new chat says it works in, or one that is opened for it, with the id `own` if that is given.
         InvalidInput if there is none of its project, or of its owner's."""
         if options.world == OWN_WORLD:
-            return self.open(options.root, "", owner, "", world_id).id if options.root else ""
+            return self.open(options.root, "", owner, "", world_id, unclaimed=True).id if options.root else ""
         world = next((each for each in self.folders.all() if each.id == options.world), None)
         if world is None or (owner and owner != world.owner):
             raise InvalidInput(f"There is no world {options.world[:80]!r}.")
@@ -429,7 +426,7 @@ class WorldHome:
     @contextmanager
     def open_folder(self, id: str) -> Iterator[str]:
         ground = self._ground_of(self.folders.get(id).id)
-        with closing_fd(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+        with closing_fd(ground.open(_LOOK)) as fd:
             yield ground.folder or f"/proc/self/fd/{fd}"
 
     def drop(self, id: str) -> None:

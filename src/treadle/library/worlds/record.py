@@ -36,6 +36,7 @@ _DROPPED = ".dropped-"
 _TRIALS = "trials.json"
 _TRIAL = "world_trial_"  # How the ids of worlds begin that are made to try whether layers can be mounted
 _OPERATION = "operation.lock"
+_UNCLAIMED = "unclaimed"  # Lies in a world that is opened for a new chat, until that chat is recorded
 _PATIENCE_S = 30.0
 _TICK_S = 0.001
 
@@ -104,7 +105,7 @@ class WorldFolders:
             worlds.insert(0, world)
         return worlds
 
-    def make(self, world: World, fill: Callable[[str], None] = lambda _view: None) -> World:
+    def make(self, world: World, fill: Callable[[str], None] = lambda _view: None, *, unclaimed: bool = False) -> World:
         """A new one with an empty layer, or with what fills it. It has its name when it is whole."""
         world = replace(world, id=world.id or new_id("world"), made_ms=time.time_ns() // 1_000_000)
         path = self.path(world.id)
@@ -115,6 +116,8 @@ class WorldFolders:
             _make_view(f"{new_folder}/view", world)
             fill(f"{new_folder}/view")
             create_file(f"{new_folder}/{_RECORD}", msgspec.json.encode(world))
+            if unclaimed:
+                create_file(f"{new_folder}/{_UNCLAIMED}", b"")
             faultpoint("world.made")
             with suppress(OSError):  # another process has just made it
                 os.rename(new_folder, path)
@@ -122,6 +125,16 @@ class WorldFolders:
             return self.get(world.id)
         finally:
             remove_tree(new_folder)  # a copy may be large, and would have no owner
+
+    def claim(self, id: str) -> None:
+        """The chat for which the world was opened is recorded: from now on only people remove the world."""
+        faultpoint("world.before_claim")
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.path(id)}/{_UNCLAIMED}")
+
+    def list_unclaimed(self) -> set[str]:
+        """The ids of worlds that were opened for new chats more than an hour ago and have not been claimed."""
+        return {world.id for world in self.all() if _is_old(f"{self.path(world.id)}/{_UNCLAIMED}")}
 
     def make_trial(self, root: str, root_id: str) -> World:
         """One that is swept an hour later if its process is killed."""
@@ -163,8 +176,7 @@ class WorldFolders:
 
     @contextmanager
     def stamp(self, world: World) -> Iterator[str]:
-        """The name of a new stamp, which is removed if it does not become the world's (`begin_anew`). For the one that
-        has the world `alone`."""
+        """The name of a new stamp, removed if it does not become the world's. Needs the world `alone`."""
         view, name = self.view(world), new_id(f"{BEGAN}.")
         try:
             _stamp(f"{view}/{name}")

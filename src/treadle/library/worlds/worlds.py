@@ -37,8 +37,7 @@ class Committed(Value, frozen=True):
 
 
 class Worlds:
-    """`options`: the defaults of chats; `begin` makes one in which a world is committed; `jobs_in`
-    says whether background commands run in a world."""
+    """`begin` makes a chat in which a world is committed; `jobs_in`: True if background commands run in a world."""
 
     def __init__(
         self, home: WorldHome, deps: Deps, options: ChatOptions, begin: Callable[[ChatOptions], Chat],
@@ -123,13 +122,11 @@ class Worlds:
         return self._home.run_inside(id, command)
 
     def open_folder(self, id: str) -> AbstractContextManager[str]:
-        """A path at which this process finds the files of the world, inside the block. Changes there belong to the
-        world, but are not recorded: no undo, and a rebase cannot merge them. Blocks."""
+        """A path of the world's files inside the block. Changes there have no undo and cannot be merged. Blocks."""
         return self._home.open_folder(id)
 
     async def drop(self, id: str) -> None:
-        """Remove it with all that was changed in it. WorldBusy if a chat or a command works there, or there are worlds
-        of it."""
+        """Remove it with its changes. WorldBusy if a chat or a command works there, or there are worlds of it."""
         for status in _AT_WORK:
             for listed in await self._deps.store.list(ChatFilter(status=status)):
                 chat = listed.summary.chat

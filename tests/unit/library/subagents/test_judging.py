@@ -5,17 +5,17 @@ import pytest
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.library.subagents.children import ChildResult
-from treadle.library.subagents.race import Contender, choose
+from treadle.library.subagents.race import choose
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileChange
 from treadle.protocol.subagent_events import Child
 
 
-def contender(number: int, ended_ms: int, lines: int) -> Contender:
+def contender(number: int, ended_ms: int, lines: int) -> ChildResult:
     """An attempt that passed the check, ended at this time and changed so many lines."""
     change = FileChange("answer.txt", "created", added=lines)
-    child_result = ChildResult(Child(ChatId(f"c_{number}"), number), ChatState(), Effect((change,)), has_passed=True)
-    return Contender(child_result, ended_ms)
+    child = Child(ChatId(f"c_{number}"), number)
+    return ChildResult(child, ChatState(), Effect((change,)), has_passed=True, ended_ms=ended_ms)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,20 @@
 """Worlds are looked after: gc takes what was dropped, fsck names what is damaged (W-11)."""
 
+import time
 from pathlib import Path
 
+import pytest
+
+from treadle import Agent, Chat, ScriptedModel
 from treadle.base.types import ChatId
-from treadle.library.housekeeping.collecting import collect_worlds
+from treadle.library.housekeeping.collecting import collect, collect_worlds
+from treadle.library.housekeeping.retention import Retention
 from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.store import Listed
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.subagent_events import world_of
 from treadle.protocol.views import ChatSummary
+from treadle.testing.faults import InjectedFault, faults
 
 
 def test_gc_takes_what_was_dropped_and_fsck_names_what_is_damaged(tmp_path: Path) -> None:
@@ -62,3 +69,37 @@ def test_worlds_of_sub_agents_and_races_go_when_all_concerned_have_rested(tmp_pa
     assert {each.id for each in folders.all()} == kept_worlds | {lost_world, deep}
     assert collect_worlds(chats, tmp_path, 200.0) == 2
     assert {each.id for each in folders.all()} == kept_worlds
+
+
+async def test_a_world_that_was_opened_for_a_chat_that_was_never_recorded_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill between the steps of a creation: a world is there, and its chat, or the claim, is not."""
+    project = tmp_path / "project"
+    project.mkdir()
+    async with Agent(tmp_path / "treadle.db", model=ScriptedModel([]), home=tmp_path) as agent:
+
+        def make_chat() -> Chat:
+            return agent.chat(options=ChatOptions(root=str(project), world="chat"))
+
+        async def list_worlds() -> list[str]:
+            return [world.id for world in await agent.worlds.list()]
+
+        async def run_gc() -> None:
+            await collect(agent.deps.store, tmp_path, Retention())
+
+        whole, killed = await make_chat(), make_chat()
+        with faults("raise@world.before_claim"), pytest.raises(InjectedFault):
+            await killed
+        make_chat()
+        make_chat()
+        *kept, changed, lost = await list_worlds()
+        agent.worlds.run_inside(changed, ("touch", "made.txt"))
+        await run_gc()
+        assert await list_worlds() == [*kept, changed, lost], "they may be about to be recorded"
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 7200)
+        await run_gc()
+        assert await list_worlds() == [*kept, changed]
+        assert [(await chat.state()).options.world for chat in (whole, agent.chat(killed.id))] == kept
+        await agent.worlds.drop(changed)

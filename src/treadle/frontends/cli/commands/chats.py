@@ -96,7 +96,7 @@ async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_j
     """Show a chat from its log.
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export."""
-    from treadle.library.subagents.tree import tree_of
+    from treadle.library.subagents.children import tree_of
 
     if as_json and short:
         raise click.UsageError("--json and --short exclude each other.")

@@ -13,7 +13,7 @@ from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options, spli
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from treadle.library.evaluation import Result, Task
+    from treadle.library.evaluation.tasks import Result, Task
 
 COMPARE = "compare"
 
@@ -55,8 +55,8 @@ def eval_(flags: Evaluation) -> None:
     of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
     what got worse from one result to another. The exit code is 1 if every attempt ended in an error."""
-    from treadle.library.evaluation import compare, read_results, read_suite
-    from treadle.library.evaluation.tasks import select_tasks
+    from treadle.library.evaluation.report import compare
+    from treadle.library.evaluation.tasks import read_results, read_suite, select_tasks
 
     if flags.words[0] == COMPARE:
         return Terminal().line(compare(*(read_results(Path(each)) for each in flags.words[1:])))
@@ -73,9 +73,8 @@ def eval_(flags: Evaluation) -> None:
 
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
-    from treadle.library.evaluation import Plan, evaluate, text_report
-    from treadle.library.evaluation.attempts import STORE, find_open_attempts, plan_attempts
-    from treadle.library.evaluation.report import svg_plot
+    from treadle.library.evaluation.attempts import STORE, Plan, evaluate, find_open_attempts, plan_attempts
+    from treadle.library.evaluation.report import svg_plot, text_report
     from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
     models = tuple(map(config.model_of, split_names(flags.models or config.settings.model)))

@@ -14,7 +14,8 @@ from treadle.frontends.presentation.styled import status_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from treadle.library.subagents.tree import Row, RunningRace
+    from treadle.library.subagents.race import RunningRace
+    from treadle.protocol.views import ChildView
 
 MODES = ("ask", "auto-edit", "autopilot")
 
@@ -80,7 +81,7 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
 
 
 async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "RunningRace":
-    from treadle.library.subagents.tree import RunningRace, make_race_order
+    from treadle.library.subagents.race import RunningRace, make_race_order
 
     if race_flags.chat:
         return RunningRace(agent, await session.open_chat(agent, race_flags.chat))
@@ -105,7 +106,7 @@ async def _show(running: "RunningRace", as_json: bool) -> None:
             async for rows in running:
                 live.update(_table(running, rows))
         return
-    last_rows: dict[str, Row] = {}
+    last_rows: dict[str, ChildView] = {}
     async for rows in running:
         for row in rows:
             old_row = last_rows.get(row.chat)
@@ -117,7 +118,7 @@ async def _show(running: "RunningRace", as_json: bool) -> None:
                 terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
 
 
-def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
+def _table(running: "RunningRace", rows: "list[ChildView]") -> "Table":
     from rich.table import Table
 
     from treadle.frontends.presentation.rich_text import Text
@@ -133,7 +134,7 @@ def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
     return table
 
 
-def _state(row: "Row") -> str:
+def _state(row: "ChildView") -> str:
     if row.waits:
         return f"waits for an answer: {', '.join(row.waits)}"
     won = " · won" if "won" in row.labels else ""

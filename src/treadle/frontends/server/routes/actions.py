@@ -11,7 +11,7 @@ from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
 from treadle.library.commands import save_rule
-from treadle.library.subagents.tree import tree
+from treadle.library.subagents.children import tree
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.events import OpenAction

@@ -3,13 +3,15 @@
 from treadle.errors import InvalidInput
 from treadle.frontends.server.replies import ApiReply, reply
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.library.subagents.tree import make_race_order, tree
+from treadle.library.subagents.children import tree
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import ChatView, ChildList
 from treadle.protocol.http_requests import StartRace
 
 
 async def race(call: ApiRequest) -> ApiReply:
+    from treadle.library.subagents.race import make_race_order
+
     body = call.body(StartRace)
     admission, models = call.service.admission, call.deps.models
     options = await call.service.begin(call.user, body.changes())
