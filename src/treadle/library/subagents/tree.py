@@ -16,9 +16,8 @@ from treadle.library.subagents.children import Home
 from treadle.protocol.commands import Race
 from treadle.protocol.events import Event, ExecutionStart
 from treadle.protocol.options import OptionKeywords, RaceKeywords
-from treadle.protocol.race_results import RaceResult, result_of
 from treadle.protocol.subagent_events import Child, children_of
-from treadle.protocol.views import ChildView, shown_status
+from treadle.protocol.views import ChildView, RaceResult, result_of, shown_status
 
 DEEPEST = 8
 

@@ -130,7 +130,7 @@ def _print(
     short: bool,
 ) -> None:
     from treadle.frontends.cli.screen import Screen
-    from treadle.protocol.progress import Progress
+    from treadle.protocol.views import Progress
 
     terminal = Terminal()
     screen = Screen(terminal, echo=True)
