@@ -19,7 +19,7 @@ from textual.screen import Screen
 from treadle.base.inert import inert, inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.tui.composer import Composer, History
+from treadle.frontends.tui.composer import SEND_KEYS, Composer, History
 from treadle.frontends.tui.desktop import copy_to_desktop
 from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, Static, marks_for
 from treadle.frontends.tui.painting import Painter
@@ -253,12 +253,14 @@ class TreadleApp(App[AppExit]):
             if self._showing is not None and len(self.screen_stack) == 1 and focused is not self.composer:
                 if isinstance(event, events.Key) and focused is self.card and self.card.take_key(event):
                     return
-                if isinstance(event, events.Paste) or event.is_printable:
+                has_text = bool(self.composer.text.strip())
+                if isinstance(event, events.Paste) or event.is_printable or (has_text and event.key in SEND_KEYS):
                     self._begin_message()
         await super().on_event(event)
 
     def _begin_message(self) -> None:
-        """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it."""
+        """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it; so does the
+        key that sends a text that is there."""
         held_key = self.card.yield_to_message()
         if self.controller is not None:
             self.controller.take_up_draft()
