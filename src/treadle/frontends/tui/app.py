@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from textual import events
 from textual._compositor import CompositorUpdate
@@ -27,9 +27,14 @@ from treadle.frontends.tui.painting import Painter
 if TYPE_CHECKING:
     from treadle.frontends.presentation.conversation import Conversation
     from treadle.frontends.tui.card import Card, Choice
-    from treadle.frontends.tui.connection import ChatLink
-    from treadle.frontends.tui.late_parts import Connection, Controlling, Showing
+    from treadle.frontends.tui.connection import ChatLink, OpenQuestion
+    from treadle.frontends.tui.drawing import Side
+    from treadle.frontends.tui.embedded import Embedded
+    from treadle.frontends.tui.remote import Remote
     from treadle.frontends.tui.transcript import Transcript
+    from treadle.protocol.options import ChatOptions
+
+    Connection = Embedded | Remote  # all chats of this home, or of a server
 
 LEAVE_S = 3.0
 TWICE_S = 0.6
@@ -59,6 +64,47 @@ class AppExit(NamedTuple):
     busy: bool = False
     stays: bool = False
     place: str = ""
+
+
+class Showing(Protocol):
+    """The chat that is followed, and what is drawn of it when; see `showing.ChatDisplay`. Loaded behind the first
+    frame, like the next."""
+
+    conversation: "Conversation"
+    link: "ChatLink | None"
+    transcript: "Transcript"
+    card: "Card"
+    side: "Side"
+
+    @property
+    def options(self) -> "ChatOptions": ...
+    async def mount(self) -> None: ...
+    def attach(self, link: "ChatLink", *, new: bool = False) -> None: ...
+    def detach(self) -> None: ...
+    def leave(self) -> None: ...
+    async def look_below(self) -> None: ...
+    def draw(self) -> None: ...
+    def draw_facts(self) -> None: ...
+
+
+class Controlling(Protocol):
+    """Carries out the person's actions; see `controller.Controller`."""
+
+    next_chat_options: dict[str, Any]
+
+    @property
+    def cut_off(self) -> bool: ...
+    async def begin(self) -> None: ...
+    async def submit_message(self, message: Composer.Submitted) -> None: ...
+    async def chose(self, choice: "Choice") -> None: ...
+    async def command(self, name: str, arguments: str) -> None: ...
+    async def attach(self, path: str) -> None: ...
+    def completing(self, message: Composer.Completing) -> None: ...
+    def settles(self, question: "OpenQuestion") -> bool: ...
+    def handle_card_closed(self, question: "OpenQuestion") -> None: ...
+    def take_up_draft(self) -> None: ...
+    def put_down(self) -> bool: ...
+    def purpose_words(self) -> str: ...
 
 
 class TreadleApp(App[AppExit]):

@@ -18,7 +18,7 @@ from treadle.frontends.tui.drawing import Look
 from treadle.frontends.tui.screens import Confirm, Picker
 
 if TYPE_CHECKING:
-    from treadle.frontends.tui.late_parts import Connection
+    from treadle.frontends.tui.app import Connection
 
 
 class Purpose(msgspec.Struct, frozen=True):
@@ -131,6 +131,9 @@ class CommandContext:
             link = await self.connection.create(**{"model": model, **self.next_chat_options})
             self.app.showing.attach(link, new=True)
             return True
+
+    def tell_outcome(self, word: str, outcome: Outcome) -> None:
+        self.app.tell(outcome_words(word, outcome), grave=bool(outcome.error or outcome.conflicts))
 
     async def choose(self, picker: Picker[str]) -> str:
         """The value that the person chose; empty if they left."""
