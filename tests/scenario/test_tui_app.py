@@ -21,7 +21,7 @@ from treadle.adapters.models.providers import ADDRESSES, KEYS
 from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import ChatId
-from treadle.frontends.tui import card, showing
+from treadle.frontends.tui import card, embedded, showing
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.card import LOOK_S, QUIET_S
 from treadle.frontends.tui.connection import ChatLink
@@ -356,6 +356,29 @@ async def test_two_messages_at_once_begin_one_chat(
             await until(pilot, lambda: "Two." in read_transcript(app) and not app.conversation.view.busy)
             assert read_transcript(app).index("First.") < read_transcript(app).index("Second.")
             assert len(await agent.chats()) == 1
+            app.leave()
+
+
+async def test_a_message_does_not_overtake_one_whose_files_are_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # L-08
+    expand = embedded.expand_message
+
+    async def expand_slowly(agent: Agent, options: ChatOptions, text: str) -> Any:
+        if text == "First.":
+            await asyncio.sleep(0.3)
+        return await expand(agent, options, text)
+
+    monkeypatch.setattr(embedded, "expand_message", expand_slowly)
+    async with agent_with([Say("One."), Say("Two.")], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.controller is not None)
+            for text in ("First.", "Second."):
+                app.composer.put(text)
+                await app.composer._on_key(Key("enter", None))
+            await until(pilot, lambda: "Two." in read_transcript(app) and not app.conversation.view.busy)
+            assert read_transcript(app).index("First.") < read_transcript(app).index("Second.")
             app.leave()
 
 

@@ -164,7 +164,9 @@ class Controller(CommandContext):
         The model sees it with the next message."""
         if not command:
             raise InvalidInput("write a command behind the !")
-        if not await self._ensure_chat():
+        async with self._sending:
+            has_chat = await self._ensure_chat()
+        if not has_chat:
             self.app.composer.give_back(Draft(f"!{command}"))
             return
         if self.app.conversation.view.busy:

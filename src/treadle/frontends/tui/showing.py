@@ -240,6 +240,6 @@ class ChatDisplay:
         self._frame += 1
         self._draw_status()
         if self._frame % TICKS_PER_S == 0:
-            self.transcript.tick()
+            self.transcript.update_blocks()
             if self.conversation.view.children or self._below or self.side.children:
                 self._app.run_guarded(self.look_below, group="below")
