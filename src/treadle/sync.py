@@ -28,7 +28,7 @@ from treadle.protocol.views import JobView
 if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent, OwnCommand
     from treadle.library.worlds.worlds import SyncWorlds
-    from treadle.protocol.race_results import RaceResult
+    from treadle.protocol.views import RaceResult
 
 __all__ = ["Agent", "Chat", "ChatFiles", "CommandStream", "Job"]
 

@@ -21,6 +21,7 @@ from treadle.adapters.models.providers import ADDRESSES, KEYS
 from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import ChatId
+from treadle.frontends.tui import card, embedded, showing
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.card import LOOK_S, QUIET_S
 from treadle.frontends.tui.connection import ChatLink
@@ -258,6 +259,56 @@ async def test_a_command_of_ones_own_is_recorded_shown_and_undoable(tmp_path: Pa
     assert not (tmp_path / "project" / "made.txt").exists()
 
 
+async def test_a_command_of_ones_own_shows_no_question_before_the_screen_has_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S-05
+    """On a busy machine the card would take the focus, and the next Enter would send nothing."""
+    monkeypatch.setattr(showing, "FLUSH_S", 2 * QUIET_S)
+    (tmp_path / "project").mkdir()
+    async with agent_with([Say("(typed)"), Say("I see.")], tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "!echo yes > made.txt")
+            questions: set[Any] = set()
+            await until(pilot, lambda: questions.add(app.card.action) or "done · 1 turn" in read_transcript(app))
+            assert questions == {None}
+            await say(pilot, "What do you say?")
+            await until(pilot, lambda: "I see." in read_transcript(app))
+            app.leave()
+
+
+async def test_enter_sends_the_message_wherever_the_focus_is(tmp_path: Path) -> None:
+    async with agent_with([Say("Read it.")], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.controller is not None)
+            app.composer.insert("Hello.")
+            app.screen.set_focus(app.transcript)  # a click that unfolds a block
+            await pilot.press("enter")
+            await until(pilot, lambda: "Read it." in read_transcript(app))
+            app.leave()
+
+
+async def test_a_changed_message_that_is_refused_comes_back_with_its_purpose(tmp_path: Path) -> None:
+    async with agent_with([Say("One."), [Hang()]], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "First.")
+            await until(pilot, lambda: "One." in read_transcript(app) and not app.conversation.view.busy)
+            await say(pilot, "/edit")
+            await until(pilot, lambda: app.composer.text == "First.")
+            assert app.link is not None
+            await app.link.chat.send("Another.")  # from elsewhere: the chat works now
+            await until(pilot, lambda: app.conversation.view.busy)
+            await pilot.press("enter")
+            await until(pilot, lambda: app._notifications)
+            assert app.composer.text == "First."
+            assert app.controller is not None
+            assert app.controller.purpose_words().startswith("edit your last message")
+            await app.link.chat.interrupt()
+            app.leave()
+
+
 async def test_the_same_command_of_the_model_is_asked_about(tmp_path: Path) -> None:  # S-05, S-08
     """Typing `!cmd` answers for that one call: neither a later call of the model nor a call of another chat."""
     line = "echo yes >> made.txt"
@@ -308,7 +359,31 @@ async def test_two_messages_at_once_begin_one_chat(
             app.leave()
 
 
-async def test_keys_behind_edit_are_no_answer(tmp_path: Path) -> None:  # S-08
+async def test_a_message_does_not_overtake_one_whose_files_are_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # L-08
+    expand = embedded.expand_message
+
+    async def expand_slowly(agent: Agent, options: ChatOptions, text: str) -> Any:
+        if text == "First.":
+            await asyncio.sleep(0.3)
+        return await expand(agent, options, text)
+
+    monkeypatch.setattr(embedded, "expand_message", expand_slowly)
+    async with agent_with([Say("One."), Say("Two.")], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.controller is not None)
+            for text in ("First.", "Second."):
+                app.composer.put(text)
+                await app.composer._on_key(Key("enter", None))
+            await until(pilot, lambda: "Two." in read_transcript(app) and not app.conversation.view.busy)
+            assert read_transcript(app).index("First.") < read_transcript(app).index("Second.")
+            app.leave()
+
+
+async def test_keys_behind_edit_are_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # S-08
+    monkeypatch.setattr(card, "ANSWER_S", 5.0)  # on a busy machine, keys in a row are taken late
     (tmp_path / "project").mkdir()
     steps = [[Call("run_command", command="echo one > made.txt")], Say("Done.")]
     async with agent_with(steps, tmp_path / "home") as agent:

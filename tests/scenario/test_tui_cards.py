@@ -231,6 +231,17 @@ async def test_a_message_is_put_aside_for_the_answer_and_comes_back(quick: None)
         app.leave()
 
 
+async def test_a_card_that_closes_as_it_takes_the_focus_leaves_it_to_the_composer(quick: None) -> None:  # U-10
+    app, _ = asking_app("command")
+    async with app.run_test(size=(100, 40)) as pilot:
+        await until(pilot, lambda: app.controller is not None and app.card.action is not None)
+        app.screen.set_focus(app.card)
+        app.conversation.apply(e.Envelope(app.conversation.seq + 1, "c_1", 0, e.RunEnd("done")))  # type: ignore[arg-type]
+        app.showing.draw()
+        assert app.screen.focused is app.composer
+        app.leave()
+
+
 async def test_the_card_does_not_take_the_focus_back_by_itself(quick: None) -> None:
     app, _ = asking_app("command")
     async with app.run_test(size=(100, 40)) as pilot:

@@ -30,9 +30,8 @@ from treadle.protocol.events import Envelope, ExecutionComplete, FilesChanged, R
 from treadle.protocol.files import FileChange
 from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
 from treadle.protocol.options import RaceKeywords
-from treadle.protocol.race_results import RaceResult, result_of
 from treadle.protocol.tools import DynamicTool, require_name
-from treadle.protocol.views import ChildView
+from treadle.protocol.views import ChildView, RaceResult, result_of
 
 
 class ToolCall(msgspec.Struct, frozen=True):

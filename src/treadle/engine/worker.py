@@ -66,6 +66,7 @@ class Worker:
         self._renewing: asyncio.Task[None] | None = None
         self._waking: dict[ChatId, asyncio.TimerHandle] = {}
         self._driving: dict[ChatId, asyncio.Task[None]] = {}
+        self._called: set[ChatId] = set()  # chats that were to be driven while a drive of theirs was under way
         self._postponed: dict[ChatId, None] = {}  # chats that found no room here, oldest first
         self._taken: dict[ChatId, Lease] = {}  # leases that came with a command and wait for their drive
         self._reserved = 0  # room for claims that are under way
@@ -188,17 +189,23 @@ class Worker:
             running = asyncio.create_task(self._drive_quietly(chat), name=f"drive {chat}")
             self._driving[chat] = running
             running.add_done_callback(lambda task: self._forget(chat, task))
+        else:
+            self._called.add(chat)
         return running
 
     def _forget(self, chat: ChatId, task: asyncio.Task[None]) -> None:
         if self._driving.get(chat) is task:
             del self._driving[chat]
         self._make_room()  # it may have given a place to this drive, which did not use it
+        was_called = chat in self._called
+        self._called.discard(chat)
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
             log_error("chat %s cannot go on: %s", chat, error)
-        if chat in self._taken:  # the lease came with a command while this drive found nothing to do and ended
+        # A command may have come while this drive found nothing to do and ended: with the lease, or behind its last
+        # look at the store.
+        if chat in self._taken or (was_called and error is None and not self.leaving and self._due(chat)):
             self.start(chat)
 
     async def _drive_quietly(self, chat: ChatId) -> None:

@@ -138,12 +138,9 @@ class SimpleView:
 
     def _start_call(self, call: CallKey, name: str = "", summary: str = "") -> list[Word]:
         """The beginning of a call whose request was seen; nothing if it has been told."""
-        request = self._requests.pop(call, None)
-        return (
-            []
-            if request is None
-            else [ToolStart(call, name or request.name, summary or summarize_arguments(request.arguments))]
-        )
+        if (request := self._requests.pop(call, None)) is None:
+            return []
+        return [ToolStart(call, name or request.name, summary or summarize_arguments(request.arguments))]
 
 
 class _Text:

@@ -1,12 +1,17 @@
-"""Short views of a log: the summary of a chat, and live text coalesced for a screen (U-02). Projections only:
-everything here can be derived again from events. The view for simple readers is in `simple`."""
+"""Short views of a log: the summary of a chat, live text coalesced for a screen (U-02), finished calls as one line, the
+result of a race. Projections only: everything here can be derived again from events. The view for simple readers is in
+`simple`."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import msgspec
 
 from treadle.base.types import CallKey, ChatId
+from treadle.errors import RunFailed
+from treadle.protocol import events as e
 from treadle.protocol.content import Failure, Image, Usage, Value
 from treadle.protocol.events import Delivery, EndReason
 from treadle.protocol.files import FileChange, FileConflict
@@ -168,3 +173,84 @@ class Coalescer:
         self.flush()
         self._need = self.FIRST
         self._last = float("-inf")
+
+
+_DEEDS: dict[str, tuple[str, str, str]] = {
+    "read_file": ("read", "file", "files"),
+    "read_output": ("read", "output", "outputs"),
+    "list_directory": ("listed", "folder", "folders"),
+    "find_files": ("searched", "time", "times"),
+    "grep_search": ("searched", "time", "times"),
+    "get_diagnostics": ("looked for errors", "time", "times"),
+    "write_file": ("wrote", "file", "files"),
+    "edit_file": ("edited", "time", "times"),
+    "apply_patch": ("edited", "time", "times"),
+    "run_command": ("ran", "command", "commands"),
+}
+QUIET = frozenset({"task_complete", "update_plan", "ask_user"})  # tools that front ends show in another way
+
+
+class Progress:
+    """Finished calls in short: those that follow each other without a word in between, as one line, such as `read 6
+    files, searched 3 times, ran 2 commands`. Takes the events of a chat in order, and gives the line about a group of
+    calls when the group has ended."""
+
+    def __init__(self) -> None:
+        self._names: dict[CallKey, str] = {}
+        self._done: Counter[tuple[str, str, str]] = Counter()
+        self._failed = 0
+
+    def take(self, event: e.Event) -> str:
+        """The line about the group that this event ends; empty if it ends none."""
+        match event:
+            case e.AssistantMessage(content=content, tool_requests=requests):
+                line = self.end() if content.strip() else ""
+                self._names = {request.call: request.name for request in requests}
+                return line
+            case e.ExecutionComplete(call=call, success=success):
+                name = self._names.get(call, "")
+                if name not in QUIET:
+                    self._done[_DEEDS.get(name, (f"called {name or 'a tool'}", "time", "times"))] += 1
+                    self._failed += not success
+                return ""
+            case e.UserMessage() | e.TaskComplete() | e.RunEnd():
+                return self.end()
+            case _:
+                return ""
+
+    def end(self) -> str:
+        """The line about what has not been told yet."""
+        parts = [f"{verb} {n:,} {one if n == 1 else many}" for (verb, one, many), n in self._done.items()]
+        if self._failed:
+            parts.append(f"{self._failed:,} failed")
+        self._done.clear()
+        self._failed = 0
+        return ", ".join(parts)
+
+
+class RaceResult(Value, frozen=True):
+    """The result of a race. `chat.files.undo()` of its chat undoes it."""
+
+    chat: str
+    winner: int  # the number of the attempt that won; 0: none did
+    text: str  # the same in words, with a line for each attempt
+    attempts: tuple[e.SubagentCompleted, ...]
+    files: tuple[FileChange, ...] = ()
+    committed: bool = False
+
+
+def result_of(chat: str, events: Iterable[e.Envelope]) -> RaceResult:
+    """From the log of a race. RunFailed if it came to nothing."""
+    race_result = RaceResult(chat, 0, "", ())
+    for envelope in events:
+        match envelope.data:
+            case e.ExecutionComplete(result=result, error=error, success=success):
+                race_result = msgspec.structs.replace(race_result, text=result or error, committed=success)
+            case e.SubagentCompleted(committed=committed, number=number) as one:
+                winner, attempts = number if committed else race_result.winner, (*race_result.attempts, one)
+                race_result = msgspec.structs.replace(race_result, attempts=attempts, winner=winner)
+            case e.FilesChanged(files=files):
+                race_result = msgspec.structs.replace(race_result, files=files)
+            case e.SessionError(error_class=kind, message=message):
+                raise RunFailed(kind, message)
+    return race_result

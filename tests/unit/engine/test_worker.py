@@ -17,7 +17,7 @@ from treadle.base.types import ChatId
 from treadle.engine import worker
 from treadle.engine.pool import WorkerPool
 from treadle.errors import ChatBusy, Refused, StoreBusy
-from treadle.ports.store import Lease
+from treadle.ports.store import Lease, Listed
 from treadle.protocol.commands import Send
 from treadle.protocol.events import ExecutionComplete, RunEnd, TrialStart, TurnEnd, TurnStart
 from treadle.protocol.tools import DynamicTool
@@ -178,6 +178,35 @@ async def test_a_chat_that_found_no_room_is_driven_after_a_command_gave_its_plac
             if refused:
                 raise Refused("not_running", "no run is active")
         await until_ended(agent, waiting)
+
+
+class LateLooks(MemoryStore):
+    """A store that tells late of a chat without a lease: what it has seen is old by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.open = asyncio.Event(), asyncio.Event()
+
+    async def get(self, chat: ChatId) -> Listed:
+        listed = await super().get(chat)
+        if not listed.leased:
+            self.entered.set()
+            await self.open.wait()
+        return listed
+
+
+async def test_a_command_that_comes_behind_the_last_look_of_a_drive_is_driven() -> None:
+    """No reader follows the chat, as in the terminal app: only the drive that ends can know of the command."""
+    gate, store = Gate(), LateLooks()
+    gate.open.set()
+    async with agent_with(gate, store) as agent:
+        chat = await agent.chat()
+        agent.worker.start(chat.id)  # there is nothing to do
+        await store.entered.wait()
+        await agent.deps.log.execute(chat.id, Send("go"))
+        agent.worker.start(chat.id)
+        store.open.set()
+        await until_ended(agent, chat.id)
 
 
 async def test_a_chat_that_fails_keeps_no_other_waiting() -> None:

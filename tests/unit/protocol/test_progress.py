@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from treadle.base.types import call_key
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.progress import Progress
+from treadle.protocol.views import Progress
 
 
 def progress(events: Iterable[e.Event]) -> list[str]:

@@ -15,12 +15,10 @@ from treadle.adapters.tools.registry import ALIASES
 from treadle.base.inert import fence, inert, inert_line
 from treadle.diff.diff import sides
 from treadle.errors import ConfigError, InvalidInput, NotFound, Refused, TreadleError
-from treadle.frontends.presentation import notices
 from treadle.protocol.events import SessionError
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
 from treadle.protocol.views import summarize_arguments
 
-QUIET = notices.QUIET | {"ask_user"}  # Calls that the editor is shown in another way.
 _KINDS: Mapping[str, a.ToolKind] = {
     "read_file": "read", "read_output": "read", "list_directory": "search", "find_files": "search",
     "grep_search": "search", "get_diagnostics": "read", COMMAND_TOOL: "execute", "check_command": "execute",

@@ -15,6 +15,7 @@ from treadle.frontends.presentation.notices import end, notice
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.simple import SimpleView, Token
+from treadle.protocol.views import QUIET
 
 Update = SessionUpdate | a.ConfigOptionUpdate | a.UsageUpdate
 TextsOf = Callable[[FileChange], Awaitable[Texts]]
@@ -96,7 +97,7 @@ class Projection:
     def _start_calls(self, message: e.AssistantMessage) -> list[Update]:
         updates: list[Update] = []
         for request in message.tool_requests:
-            if request.name in shapes.QUIET:
+            if request.name in QUIET:
                 continue
             self._calls[request.call] = _Call(request.name)
             title, kind = shapes.title_of(request.name, request.arguments), shapes.kind_of(request.name)

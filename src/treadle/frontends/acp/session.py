@@ -21,6 +21,7 @@ from treadle.base.inert import fence, inert, inert_line
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
 from treadle.frontends.acp.content import chunk, diffs_in, failed_run, fence_text, kind_of, remark, text_content
 from treadle.frontends.acp.projection import Projection, Update
+from treadle.frontends.presentation.notices import is_late_answer
 from treadle.frontends.presentation.slash import NO_AGENT, agent_changes, available, find_slash
 from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.library.agent import Agent
@@ -207,8 +208,6 @@ _STOPS: dict[e.EndReason, a.StopReason] = {
 _CUT_ANSWERS: dict[str, a.StopReason] = {"length": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
 """By the reason for which the model stopped: how a run with an incomplete answer ended."""
 MOST_ATTACHED = 1_000_000  # Characters of all attached files together.
-_STALE = ("no_such_action", "hash_mismatch")
-"""Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
 
 
 class EditorCapabilities(msgspec.Struct, frozen=True):
@@ -329,7 +328,7 @@ class Session:
                         if isinstance(envelope.data, e.SessionIdle):
                             idle_event = envelope.data
             except Refused as refusal:
-                if refusal.reason not in _STALE:
+                if not is_late_answer(refusal):
                     raise
                 following = self.chat.resume()
                 continue

@@ -18,8 +18,7 @@ from treadle.frontends.cli.options import EXIT_OK, LAST, project_root
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from treadle.frontends.tui.app import AppExit
-    from treadle.frontends.tui.late_parts import Connection
+    from treadle.frontends.tui.app import AppExit, Connection
 
 GARBAGE = (3_000, 3, 500)
 """Thresholds of the garbage collector: small collections take a millisecond or two, and a full one runs only while no

@@ -12,10 +12,11 @@ from treadle.base.jsonrpc import INVALID_PARAMS, Connection, RpcError
 from treadle.chat.state import status
 from treadle.frontends.copilot.session import Session, found_skills
 from treadle.frontends.copilot_words.config import Config, Tool
-from treadle.frontends.copilot_words.events import MODES, agent_shown, stamp, tool_shown
+from treadle.frontends.copilot_words.events import MODES, agent_shown, tool_shown
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.trace_context import extract_traceparent
+from treadle.protocol.wire import iso_time
 
 if TYPE_CHECKING:
     from treadle.library.mcp_hub.hub import Link
@@ -166,7 +167,7 @@ class Method(msgspec.Struct):
 
     async def snapshot(self) -> Any:
         summary = (await self.session.agent.deps.store.get(self.session.chat.id)).summary
-        times = {"startTime": stamp(summary.created_ms), "modifiedTime": stamp(summary.updated_ms)}
+        times = {"startTime": iso_time(summary.created_ms), "modifiedTime": iso_time(summary.updated_ms)}
         place = {"workingDirectory": summary.root, "currentMode": await self.mode_get(), "summary": summary.title}
         in_use = len(self.session.programs) > 1
         return {"sessionId": summary.chat, **times, **place, "isRemote": False, "alreadyInUse": in_use}

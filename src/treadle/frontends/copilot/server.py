@@ -22,7 +22,7 @@ from treadle.frontends.copilot.methods import Method, Params, text_of
 from treadle.frontends.copilot.requests import ProgramHooks
 from treadle.frontends.copilot.session import Session, bring, builtin_names, extras_of
 from treadle.frontends.copilot_words.config import ASKS, WITHOUT_EFFECT, Config, options_of, read_config, transforms
-from treadle.frontends.copilot_words.events import event_id, model_shown, session_shown, stamp, tool_shown
+from treadle.frontends.copilot_words.events import event_id, model_shown, session_shown, tool_shown
 from treadle.frontends.copilot_words.names import RUNTIME, SESSION
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -31,6 +31,7 @@ from treadle.library.prompt import read_folders
 from treadle.ports.store import ChatFilter, Listed
 from treadle.protocol.commands import Rename
 from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort
+from treadle.protocol.wire import iso_time
 
 PROTOCOL = 3
 DELETED = "copilot-sdk-deleted"  # The label of chats that programs deleted when chats could only be archived.
@@ -100,7 +101,7 @@ class Runtime:
         return {"ok": True, "protocolVersion": PROTOCOL, "version": __version__}
 
     async def ping(self, _connection: Connection, params: Params) -> Any:
-        message, now = str(params.get("message") or ""), stamp(self.agent.deps.clock.now_ms())
+        message, now = str(params.get("message") or ""), iso_time(self.agent.deps.clock.now_ms())
         return {"message": f"pong: {message}", "timestamp": now, "protocolVersion": PROTOCOL}
 
     async def status(self, _connection: Connection, _params: Params) -> Any:

@@ -23,7 +23,7 @@ from treadle.errors import Refused
 from treadle.frontends.copilot.requests import GATE, Requests, SessionHooks
 from treadle.frontends.copilot_words import config as cfg
 from treadle.frontends.copilot_words.config import Config
-from treadle.frontends.copilot_words.events import SdkEvent, Telling, event_id, stamp
+from treadle.frontends.copilot_words.events import SdkEvent, Telling, event_id
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.feeds import read_patiently, watch
@@ -35,6 +35,7 @@ from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.content import MAX_IMAGE_BYTES, Image
 from treadle.protocol.options import ChatOptions, Project, Skill
+from treadle.protocol.wire import iso_time
 
 
 def builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
@@ -157,7 +158,7 @@ class Session:
                 self.background(self._read_on(head))
         if source != "new" and not config.disable_resume:
             state, active = await self.chat.state(), not alone
-            data = {"resumeTime": stamp(self.agent.deps.clock.now_ms()), "eventCount": state.head}
+            data = {"resumeTime": iso_time(self.agent.deps.clock.now_ms()), "eventCount": state.head}
             data |= {"selectedModel": self._shown_model(state.options.model), "context": {"cwd": state.options.root}}
             data |= {"sessionWasActive": active, "alreadyInUse": active}
             data["continuePendingWork"] = config.continue_pending_work is not False

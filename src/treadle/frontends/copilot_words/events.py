@@ -2,7 +2,6 @@
 an event without an equivalent is a custom notification. `requests` sends `permission.requested` and its like."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -17,6 +16,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import Envelope
 from treadle.protocol.tools import ToolSpec
+from treadle.protocol.wire import iso_time
 
 SdkEvent = dict[str, Any]
 Data = dict[str, Any]
@@ -32,10 +32,6 @@ _ERRORS = {"auth": "authentication"}
 _CODES = {"denied": "denied", "rejected": "rejected", "timeout": "timeout", "interrupted": "aborted"}
 MODES = {"autopilot": "autopilot", "read-only": "plan"}
 APPROVED, REFUSED = "approved", "denied-interactively-by-user"
-
-
-def stamp(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def event_id(chat: str, *place: object) -> str:
@@ -67,7 +63,10 @@ class Telling:
 
     def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
         self._live += not id
-        event: SdkEvent = {"id": id or event_id(self.chat, "live", hash(self), self._live), "timestamp": stamp(time_ms)}
+        event: SdkEvent = {
+            "id": id or event_id(self.chat, "live", hash(self), self._live),
+            "timestamp": iso_time(time_ms),
+        }
         event |= {"parentId": self._last, "type": kind, "data": data}
         if live or not id:
             return {**event, "ephemeral": True}
@@ -171,7 +170,7 @@ class Telling:
             case e.SessionCreated(options=options):
                 self.model = options.model
                 start = {"sessionId": self.chat, "version": 1, "producer": "treadle", "copilotVersion": __version__}
-                start |= {"startTime": stamp(envelope.time_ms), "selectedModel": self.shown_model(options.model)}
+                start |= {"startTime": iso_time(envelope.time_ms), "selectedModel": self.shown_model(options.model)}
                 return "session.start", {**start, "context": {"cwd": options.root}}, False
             case e.SessionIdle(reason=reason):
                 return "session.idle", {"aborted": True} if reason == "interrupted" else {}, True
@@ -227,7 +226,7 @@ def _compaction(completion: e.CompactionComplete) -> Data:
 
 def session_shown(listed: Listed) -> dict[str, Any]:
     summary = listed.summary
-    times = {"startTime": stamp(summary.created_ms), "modifiedTime": stamp(summary.updated_ms)}
+    times = {"startTime": iso_time(summary.created_ms), "modifiedTime": iso_time(summary.updated_ms)}
     fields = {"sessionId": summary.chat, **times, "isRemote": False, "context": {"cwd": summary.root}}
     return {**fields, "summary": summary.title} if summary.title else fields
 

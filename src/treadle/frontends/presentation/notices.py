@@ -9,6 +9,7 @@ from treadle.base.inert import inert, inert_line
 from treadle.base.types import ChatId
 from treadle.chat.budget import spent_of
 from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, total
+from treadle.errors import TreadleError
 from treadle.frontends.presentation.styled import Colour, Line, Span, line
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
@@ -22,6 +23,7 @@ DIFF_LINES = 14
 OUTPUT_LINES = 6
 CHANGED = "[changed in the project]"  # stands in a command's result between its output and what it did to files
 QUIET = frozenset({"task_complete", "update_plan"})  # calls whose effect is shown as an event of its own
+_LATE = frozenset({"no_such_action", "hash_mismatch", "not_awaiting_action"})
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red"}
 _ENDS: dict[e.EndReason, str] = {
     "done": "done",
@@ -167,6 +169,11 @@ def waiting(action: e.OpenAction) -> list[str]:
             head = f"asks: {inert(action.text)}"
             body = [f"{number} {inert_line(option, 300)}" for number, option in enumerate(action.options, 1)]
     return [head, *(f"  {line}" for line in body)]
+
+
+def is_late_answer(error: TreadleError) -> bool:
+    """True if an answer was refused because the action was answered elsewhere, or its content has changed."""
+    return not _LATE.isdisjoint((error.code, getattr(error, "reason", "")))
 
 
 def chosen_option(action: e.OpenAction, typed: str) -> str:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from textual import events
 from textual._compositor import CompositorUpdate
@@ -19,7 +19,7 @@ from textual.screen import Screen
 from treadle.base.inert import inert, inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.tui.composer import Composer, History
+from treadle.frontends.tui.composer import SEND_KEYS, Composer, History
 from treadle.frontends.tui.desktop import copy_to_desktop
 from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, Static, marks_for
 from treadle.frontends.tui.painting import Painter
@@ -27,9 +27,14 @@ from treadle.frontends.tui.painting import Painter
 if TYPE_CHECKING:
     from treadle.frontends.presentation.conversation import Conversation
     from treadle.frontends.tui.card import Card, Choice
-    from treadle.frontends.tui.connection import ChatLink
-    from treadle.frontends.tui.late_parts import Connection, Controlling, Showing
+    from treadle.frontends.tui.connection import ChatLink, OpenQuestion
+    from treadle.frontends.tui.drawing import Side
+    from treadle.frontends.tui.embedded import Embedded
+    from treadle.frontends.tui.remote import Remote
     from treadle.frontends.tui.transcript import Transcript
+    from treadle.protocol.options import ChatOptions
+
+    Connection = Embedded | Remote  # all chats of this home, or of a server
 
 LEAVE_S = 3.0
 TWICE_S = 0.6
@@ -59,6 +64,47 @@ class AppExit(NamedTuple):
     busy: bool = False
     stays: bool = False
     place: str = ""
+
+
+class Showing(Protocol):
+    """The chat that is followed, and what is drawn of it when; see `showing.ChatDisplay`. Loaded behind the first
+    frame, like the next."""
+
+    conversation: "Conversation"
+    link: "ChatLink | None"
+    transcript: "Transcript"
+    card: "Card"
+    side: "Side"
+
+    @property
+    def options(self) -> "ChatOptions": ...
+    async def mount(self) -> None: ...
+    def attach(self, link: "ChatLink", *, new: bool = False) -> None: ...
+    def detach(self) -> None: ...
+    def leave(self) -> None: ...
+    async def look_below(self) -> None: ...
+    def draw(self) -> None: ...
+    def draw_facts(self) -> None: ...
+
+
+class Controlling(Protocol):
+    """Carries out the person's actions; see `controller.Controller`."""
+
+    next_chat_options: dict[str, Any]
+
+    @property
+    def cut_off(self) -> bool: ...
+    async def begin(self) -> None: ...
+    async def submit_message(self, message: Composer.Submitted) -> None: ...
+    async def chose(self, choice: "Choice") -> None: ...
+    async def command(self, name: str, arguments: str) -> None: ...
+    async def attach(self, path: str) -> None: ...
+    def completing(self, message: Composer.Completing) -> None: ...
+    def settles(self, question: "OpenQuestion") -> bool: ...
+    def handle_card_closed(self, question: "OpenQuestion") -> None: ...
+    def take_up_draft(self) -> None: ...
+    def put_down(self) -> bool: ...
+    def purpose_words(self) -> str: ...
 
 
 class TreadleApp(App[AppExit]):
@@ -253,12 +299,14 @@ class TreadleApp(App[AppExit]):
             if self._showing is not None and len(self.screen_stack) == 1 and focused is not self.composer:
                 if isinstance(event, events.Key) and focused is self.card and self.card.take_key(event):
                     return
-                if isinstance(event, events.Paste) or event.is_printable:
+                has_text = bool(self.composer.text.strip())
+                if isinstance(event, events.Paste) or event.is_printable or (has_text and event.key in SEND_KEYS):
                     self._begin_message()
         await super().on_event(event)
 
     def _begin_message(self) -> None:
-        """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it."""
+        """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it; so does the
+        key that sends a text that is there."""
         held_key = self.card.yield_to_message()
         if self.controller is not None:
             self.controller.take_up_draft()

@@ -96,7 +96,7 @@ class Card(VerticalScroll, can_focus=True):
         return self.action is not None and bool(self.action.kind == "permission" or self.action.options)
 
     @property
-    def _is_focused(self) -> bool:
+    def is_focused(self) -> bool:
         """As the screen has it: `has_focus` follows when the event was handled."""
         return self.screen.focused is self
 
@@ -126,7 +126,7 @@ class Card(VerticalScroll, can_focus=True):
             self._left = self._left and not self._message  # when the message is sent or cleared, the card comes back
             self._draw()
         if self.armed:
-            if self._message or not self._is_focused:
+            if self._message or not self.is_focused:
                 self._left = not self._message
                 self._disarm()
         elif not (self._left or self._message) and time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S:
@@ -148,11 +148,11 @@ class Card(VerticalScroll, can_focus=True):
 
     def on_focus(self, event: Focus) -> None:
         can_arm = self.takes_focus and not self._yields and not self.armed
-        if can_arm and self._is_focused and self._is_composer_empty():
+        if can_arm and self.is_focused and self._is_composer_empty():
             self._arm()
 
     def on_blur(self, event: Blur) -> None:
-        if self.armed and not self._is_focused and self.app.screen is self.screen:
+        if self.armed and not self.is_focused and self.app.screen is self.screen:
             self._left = True
             self._disarm()
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from treadle.base.inert import inert_line
 from treadle.diff.diff import FileDiff
@@ -17,9 +16,6 @@ from treadle.frontends.tui.drawing import Look, diff, draw_block, numbers
 from treadle.frontends.tui.screens import Entry, Picker, Reading
 from treadle.protocol.files import decode_path
 from treadle.protocol.http_answers import RuleView
-
-if TYPE_CHECKING:
-    pass
 
 
 async def rewind(context: CommandContext, arguments: str) -> None:
@@ -54,7 +50,7 @@ async def rewind(context: CommandContext, arguments: str) -> None:
         return
     outcome = await link.back_to(seq, conversation=way != "files", files=way != "conversation")
     if way != "conversation":
-        app.tell(outcome_words("taken back", outcome), grave=bool(outcome.error or outcome.conflicts))
+        context.tell_outcome("taken back", outcome)
     if way != "files":
         app.composer.put(messages_by_seq[seq])
 

@@ -18,7 +18,7 @@ from treadle.frontends.tui.drawing import Look
 from treadle.frontends.tui.screens import Confirm, Picker
 
 if TYPE_CHECKING:
-    from treadle.frontends.tui.late_parts import Connection
+    from treadle.frontends.tui.app import Connection
 
 
 class Purpose(msgspec.Struct, frozen=True):
@@ -35,8 +35,9 @@ class CommandContext:
         self.next_chat_options: dict[str, Any] = {}  # options for the next chat
         self._purpose: Purpose | None = None
         self._draft = Draft()
-        self._beginning = asyncio.Lock()
-        """Held while the first message makes the chat, so that a second one does not make another."""
+        self._sending = asyncio.Lock()
+        """Held until a message is sent: a second one makes no second chat and does not overtake the first, whose files
+        may take a while to read."""
         self._cut_at = -1  # the last event of the log when the chat's run was found to have no worker
 
     @property
@@ -86,11 +87,12 @@ class CommandContext:
         not be sent goes back to the composer, before anything that was typed meanwhile."""
         app = self.app
         try:
-            if not await self._ensure_chat():
-                app.composer.give_back(draft or Draft(text))
-                return
-            self._cut_at = -1
-            await self.link().send(text, "steering" if steers else "queued", images)
+            async with self._sending:
+                if not await self._ensure_chat():
+                    app.composer.give_back(draft or Draft(text))
+                    return
+                self._cut_at = -1
+                await self.link().send(text, "steering" if steers else "queued", images)
             app.transcript.go_to_end()
         except TreadleError as error:
             app.composer.give_back(draft or Draft(text))
@@ -117,20 +119,22 @@ class CommandContext:
         self.app.composer.focus()
 
     async def _ensure_chat(self) -> bool:
-        """Begin a chat if there is none; False if the user did not agree to its model."""
-        async with self._beginning:
-            if self.app.link is not None:
-                return True
-            model = self.next_chat_options.get("model") or self.app.start.model
-            if not model:
-                if (choice := await self.connection.default_model()) is None:
-                    raise InvalidInput("no model is chosen yet; choose one with /model")
-                model = choice.model
-            if not await self.may_see(model):
-                return False
-            link = await self.connection.create(**{"model": model, **self.next_chat_options})
-            self.app.showing.attach(link, new=True)
+        """Begin a chat if there is none; False if the user did not agree to its model. The caller holds `_sending`."""
+        if self.app.link is not None:
             return True
+        model = self.next_chat_options.get("model") or self.app.start.model
+        if not model:
+            if (choice := await self.connection.default_model()) is None:
+                raise InvalidInput("no model is chosen yet; choose one with /model")
+            model = choice.model
+        if not await self.may_see(model):
+            return False
+        link = await self.connection.create(**{"model": model, **self.next_chat_options})
+        self.app.showing.attach(link, new=True)
+        return True
+
+    def tell_outcome(self, word: str, outcome: Outcome) -> None:
+        self.app.tell(outcome_words(word, outcome), grave=bool(outcome.error or outcome.conflicts))
 
     async def choose(self, picker: Picker[str]) -> str:
         """The value that the person chose; empty if they left."""

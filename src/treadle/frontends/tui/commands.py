@@ -15,8 +15,7 @@ from treadle.errors import InvalidInput, did_you_mean
 from treadle.frontends.presentation.rich_text import Group, Text
 from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.frontends.tui import choosing
-from treadle.frontends.tui.command_context import CommandContext, Purpose, outcome_words
-from treadle.frontends.tui.connection import Outcome
+from treadle.frontends.tui.command_context import CommandContext, Purpose
 from treadle.frontends.tui.drawing import grid, network_words
 from treadle.frontends.tui.model_dialog import choose_model
 from treadle.frontends.tui.screens import Entry, Picker, Reading
@@ -165,15 +164,11 @@ async def _network(context: CommandContext, arguments: str) -> None:
 
 
 async def _undo(context: CommandContext, arguments: str) -> None:
-    _tell(context, "undone", await context.link().undo(tuple(arguments.split())))
+    context.tell_outcome("undone", await context.link().undo(tuple(arguments.split())))
 
 
 async def _redo(context: CommandContext, arguments: str) -> None:
-    _tell(context, "redone", await context.link().redo())
-
-
-def _tell(context: CommandContext, word: str, outcome: Outcome) -> None:
-    context.app.tell(outcome_words(word, outcome), grave=bool(outcome.error or outcome.conflicts))
+    context.tell_outcome("redone", await context.link().redo())
 
 
 async def _world(context: CommandContext, arguments: str) -> None:

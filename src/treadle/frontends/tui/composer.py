@@ -23,6 +23,7 @@ from treadle.frontends.tui.desktop import picture_at
 # Alt-Enter, as terminals send it. Textual reads it as Enter.
 cast(dict[str, object], ANSI_SEQUENCES_KEYS).update({"\x1b\r": (Keys.ControlJ,), "\x1b\n": (Keys.ControlJ,)})
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "ctrl+j", "shift+\r", "alt+\r", "ctrl+\r")
+SEND_KEYS = ("enter", "ctrl+s")  # the second steers the run that is under way
 KEPT = 1_000
 FILE_NAME = "history.jsonl"
 LARGE_LINES = 8
@@ -142,7 +143,7 @@ class Composer(TextArea):
             case "enter" if self.text.endswith("\\") and self.cursor_location == self.document.end:
                 self.action_delete_left()
                 self.insert("\n")
-            case "enter" | "ctrl+s":
+            case key if key in SEND_KEYS:
                 self._submit(steers=event.key == "ctrl+s")
             case key if key in _NEW_LINE:
                 self.insert("\n")

@@ -11,7 +11,7 @@ from treadle.adapters.workspace.file_names import best, file_names
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, TreadleError, did_you_mean
 from treadle.frontends.presentation.conversation import Calls, Conversation, Note
-from treadle.frontends.presentation.notices import chosen_option
+from treadle.frontends.presentation.notices import chosen_option, is_late_answer
 from treadle.frontends.presentation.rich_text import Text
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.card import Choice
@@ -25,15 +25,13 @@ from treadle.protocol.chat_api import ChatApi
 if TYPE_CHECKING:
     from treadle.library.skills.reading import OwnCommand
 
-_STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
-
 
 class Controller(CommandContext):
     def __init__(self, app: TreadleApp) -> None:
         super().__init__(app)
         self._mine: set[tuple[str, str]] = set()  # actions that were answered here
-        self._settling: set[tuple[str, str]] = set()
-        """Actions that are being answered because the command was typed here."""
+        self._settled: set[tuple[str, str, str]] = set()
+        """Chats and actions, with the hash of what they ask, that are answered because the command was typed here."""
         self._typed = ("", "")
         """The chat and the command that was typed here last. Typing it answers the first question about that one call,
         unless the command is critical (S-05)."""
@@ -87,7 +85,9 @@ class Controller(CommandContext):
             try:
                 await self._for_purpose(purpose, text)
             except TreadleError:
-                self.app.card.take_keys_again()
+                if self._purpose is None and purpose.question in (None, self.app.card.asked):
+                    self._purpose = purpose  # the text can be changed and sent again; Esc gives it up
+                    self.app.composer.give_back(message.draft)
                 raise
             finally:
                 self.take_up_draft()
@@ -164,13 +164,16 @@ class Controller(CommandContext):
         The model sees it with the next message."""
         if not command:
             raise InvalidInput("write a command behind the !")
-        if not await self._ensure_chat():
+        async with self._sending:
+            has_chat = await self._ensure_chat()
+        if not has_chat:
             self.app.composer.give_back(Draft(f"!{command}"))
             return
         if self.app.conversation.view.busy:
             await self._run_beside(command)
             return
         self._typed = (self.link().id, command)
+        self._settled.clear()  # none of them is open any more
         await self.link().chat.run_command(command)
         self.app.transcript.go_to_end()
 
@@ -232,26 +235,31 @@ class Controller(CommandContext):
     def settles(self, question: OpenQuestion) -> bool:
         """True if this asks about the command that was typed here, in the same chat; then typing it was the answer. A
         later call of the model is asked about even if its command is the same."""
-        if question.key in self._settling:
+        action, key = question.action, (*question.key, question.action.hash)
+        if key in self._settled:
             return True
         chat, command = self._typed
-        action = question.action
         if action.kind != "permission" or action.severity == "critical":
             return False
         if question.chat != chat or action.call != self.app.conversation.applied_call:
             return False
         self._typed = ("", "")
-        self._settling.add(question.key)
+        self._settled.add(key)
         self.app.run_guarded(self._settle, question, command)
         return True
 
     async def _settle(self, question: OpenQuestion, command: str) -> None:
+        """Approve the call if its command is the one that was typed; else the person is asked. An approved question
+        stays settled: the screen learns of the answer later than the log, and must not ask until then."""
+        action, is_answered = question.action, False
         try:
-            if (await self.link().chat.arguments(question.action)).get("command") == command:
-                await self._answer(question, lambda chat: chat.approve(question.action))
+            if (await self.link().chat.arguments(action)).get("command") == command:
+                await self._answer(question, lambda chat: chat.approve(action))
+                is_answered = True
         finally:
-            self._settling.discard(question.key)
-            self.app.showing.draw()
+            if not is_answered:
+                self._settled.discard((*question.key, action.hash))
+                self.app.showing.draw()
 
     async def _asking(self, question: OpenQuestion) -> ChatApi:
         return (await self.connection.open(question.chat) if question.chat != self._chat else self.link()).chat
@@ -262,7 +270,7 @@ class Controller(CommandContext):
         try:
             await give(await self._asking(question))
         except TreadleError as error:
-            if getattr(error, "reason", "") not in _STALE and error.code not in _STALE:
+            if not is_late_answer(error):
                 raise
             self.app.tell("this was answered elsewhere, or has changed", grave=False)
         if question.below:

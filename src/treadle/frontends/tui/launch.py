@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 
 if TYPE_CHECKING:
-    from treadle.frontends.tui.late_parts import Connection, Controlling, Showing
+    from treadle.frontends.tui.app import Connection, Controlling, Showing
 
 
 def make_app(

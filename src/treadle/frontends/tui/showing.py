@@ -157,8 +157,8 @@ class ChatDisplay:
         self._draw_card()
         if self._ticking is not None:
             (self._ticking.resume if self.conversation.view.busy else self._ticking.pause)()
-        if self.card.action is None and self.card.has_focus:
-            app.composer.focus()
+        if self.card.action is None and self.card.is_focused:
+            self.card.screen.set_focus(app.composer)  # at once: a hidden card with the focus would swallow Enter
 
     def _draw_card(self) -> None:
         controller, old_question = self._app.controller, self.card.asked
@@ -240,6 +240,6 @@ class ChatDisplay:
         self._frame += 1
         self._draw_status()
         if self._frame % TICKS_PER_S == 0:
-            self.transcript.tick()
+            self.transcript.update_blocks()
             if self.conversation.view.children or self._below or self.side.children:
                 self._app.run_guarded(self.look_below, group="below")

@@ -69,10 +69,6 @@ class Transcript(ScrollView, can_focus=True):
         if changed_blocks := self.conversation.take() | self._live():
             self._redraw(changed_blocks)
 
-    def tick(self) -> None:
-        if live := self._live():
-            self._redraw(live)
-
     def _live(self) -> set[int]:
         return {at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live}
 

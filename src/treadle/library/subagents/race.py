@@ -34,10 +34,9 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
 from treadle.protocol.events import CheckCompleted, CheckStarted, Envelope, RunEnd
 from treadle.protocol.options import Budget, ChatOptions, OptionKeywords, RaceKeywords
-from treadle.protocol.race_results import RaceResult, result_of
 from treadle.protocol.subagent_events import Child, children_of
 from treadle.protocol.tools import RACE_TOOL
-from treadle.protocol.views import ChildView
+from treadle.protocol.views import ChildView, RaceResult, result_of
 
 SHOWN = 20_000  # So many bytes of the diff of an attempt the judge sees.
 VERDICT = {

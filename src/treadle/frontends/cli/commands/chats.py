@@ -121,7 +121,7 @@ async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_j
 
 async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.Envelope]", short: bool) -> None:
     from treadle.frontends.cli.screen import Screen
-    from treadle.protocol.progress import Progress
+    from treadle.protocol.views import Progress
 
     terminal = Terminal()
     screen = Screen(terminal, echo=True)
