@@ -64,6 +64,8 @@ def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop
         lines.append(f"[{more:,} more files are not shown; use a narrower pattern or path]")
     if not matches.complete:
         lines.append("[the search took too long and was stopped; there may be more files]")
+    if matches.unreadable:
+        lines.append(f"[{count(matches.unreadable, 'folder')} could not be read: no permission]")
     return Outcome("\n".join(lines), summary=count(matches.total, "file"))
 
 
@@ -177,6 +179,12 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     if matches.too_large:
         limit, names = f"larger than {MAX_FILE // 1_000_000} MB", ", ".join(map(inert, matches.too_large))
         late.append(f"[not searched, because {limit}: {names}; use run_command with grep for them]")
+    if matches.other_encoding:
+        names = ", ".join(map(inert, matches.other_encoding))
+        late.append(f"[not searched, because this pattern cannot be used for UTF-32: {names}; use a simpler one]")
+    if matches.unreadable:
+        noun = "file or folder" if matches.unreadable == 1 else "files and folders"
+        late.append(f"[{matches.unreadable:,} {noun} could not be read and so not searched: no permission]")
     if not matches.files:
         location = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
