@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.workspace.paths.entries import missing
 from treadle.adapters.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Matcher, expand, matcher, seen_from
@@ -66,7 +67,7 @@ def command(program: str | None, job: SearchJob) -> list[str]:
     path = [str(Path(__file__).resolve().parents[4]), *(folder for folder in sys.path if os.path.isabs(folder))]
     run = "from treadle.adapters.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"
     code = f"import sys; sys.path[:] = {path!r}\n{run}"
-    job = msgspec.structs.replace(job, seconds=int(TIMEOUT_S) + 5)
+    job = replace(job, seconds=int(TIMEOUT_S) + 5)
     return [sys.executable, "-I", "-S", "-c", code, msgspec.json.encode(job).decode()]
 
 
@@ -88,7 +89,7 @@ def _ripgrep(program: str, job: SearchJob) -> list[str]:
 
 def list_other_encodings(program: str, job: SearchJob) -> list[str]:
     """The command line of ripgrep that names the files whose bytes are no valid UTF-8, each ended by a NUL."""
-    names = _ripgrep(program, msgspec.structs.replace(job, pattern=""))[:-3]
+    names = _ripgrep(program, replace(job, pattern=""))[:-3]
     more = ("--files-with-matches", "--encoding=none", f"--max-filesize={MAX_FILE}", *_types(job))
     return [*names, *more, f"--regexp={_NO_UTF8}", "--", "."]
 
@@ -248,7 +249,7 @@ class _Survey(msgspec.Struct):
     """Files that the programs leave out, and how many they cannot read."""
 
     too_large: tuple[str, ...] = ()
-    utf32: frozenset[str] = frozenset()  # Names from the searched directory, if ripgrep searches
+    utf32: set[str] = set()  # Names from the searched directory, if ripgrep searches
     unreadable: int = 0
 
 
@@ -258,7 +259,7 @@ class _Blocked(Exception):
 
 class _Halt:
     """Tells if a search is to stop: it was called off, or ripgrep is blocked by a `.gitignore` that became a FIFO after
-    `Engine._refuse_special_files`. When ripgrep takes long, such a file is looked for, a little with each look."""
+    `Engine._look_into_folders`. When ripgrep takes long, such a file is looked for, a little with each look."""
 
     def __init__(self, stop: threading.Event | None, top: int) -> None:
         self._stop = stop
@@ -285,7 +286,7 @@ class Engine:
         is_wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             reader = FileReader(is_wanted, most)
-            scope = Scope(stop, _time_limit(), fd, parts)
+            scope = Scope(stop, time.monotonic() + TIMEOUT_S, fd, parts)
             try:
                 unreadable = self._look_into_folders(rules, scope)
                 ran = self._run(SearchJob(rules=rules), reader.feed, scope)
@@ -317,7 +318,7 @@ class Engine:
         is_wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             job = SearchJob(query.pattern, query.include, query.ignore_case, query.literal, rules=rules)
-            scope = Scope(stop, _time_limit(), fd, parts)
+            scope = Scope(stop, time.monotonic() + TIMEOUT_S, fd, parts)
             unreadable = self._look_into_folders(rules, scope)
             other_files = self._other_encodings(job, scope)
             reader = MatchReader(lambda name: is_wanted(name) and name not in other_files, query.most)
@@ -329,17 +330,13 @@ class Engine:
             if own_files and ran.ending == "exited":
                 reader.wanted = is_wanted
                 with _file_with(b"\0".join(map(os.fsencode, own_files))) as only:
-                    job = msgspec.structs.replace(job, only=only)
+                    job = replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
         matches = self._build_matches(query, reader, ran.ending == "exited", lambda name: _join(parts, name))
         left_out = () if is_own_pattern else tuple(_join(parts, name) for name in sorted(survey.utf32)[:_NAMED])
-        return msgspec.structs.replace(
-            matches,
-            too_large=survey.too_large if matches.complete else (),
-            other_encoding=left_out,
-            unreadable=unreadable + survey.unreadable,
-        )
+        unreadable += survey.unreadable
+        return replace(matches, too_large=survey.too_large, other_encoding=left_out, unreadable=unreadable)
 
     def _look_into_folders(self, rules: int, scope: Scope) -> int:
         """Count those that may not be read. Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would
@@ -365,7 +362,6 @@ class Engine:
 
     def _survey(self, accepts: Matcher, rules: int, scope: Scope) -> _Survey:
         """Look at the files that may match. ripgrep takes UTF-32 for binary data; its bytes are a multiple of four."""
-        utf32: list[str] = []
         survey = _Survey()
 
         def is_large(name: str) -> bool:
@@ -373,21 +369,17 @@ class Engine:
                 return False
             try:
                 size = os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size
-                if not os.access(name, os.R_OK, dir_fd=scope.fd):
-                    raise PermissionError
-            except PermissionError:
-                survey.unreadable += 1
-                return False
-            except OSError:
-                return False
-            if self._program is not None and size and size % 4 == 0 and scan.is_utf32(scope.fd, name):
-                utf32.append(name)
-            return size > MAX_FILE
+                is_readable = os.access(name, os.R_OK, dir_fd=scope.fd)
+            except OSError as error:
+                size, is_readable = 0, not isinstance(error, PermissionError)
+            survey.unreadable += not is_readable
+            if self._program is not None and size % 4 == 0 and scan.is_utf32(scope.fd, name):
+                survey.utf32.add(name)
+            return is_readable and size > MAX_FILE
 
         reader = FileReader(is_large, _NAMED)
         self._run(SearchJob(rules=rules), reader.feed, scope)
         survey.too_large = tuple(_join(scope.parts, name) for name, _ in reader.files.sort_by_name()[:_NAMED])
-        survey.utf32 = frozenset(utf32)
         return survey
 
     def _search_file(self, query: Query, stop: threading.Event | None) -> Matches:
@@ -401,7 +393,7 @@ class Engine:
         with self._guard.open(query.path) as fd:
             reader = MatchReader(_any, query.most)
             program = None if other_encoding else self._program
-            ran = self._run(job, reader.feed, Scope(stop, _time_limit()), stdin=fd, program=program)
+            ran = self._run(job, reader.feed, Scope(stop, time.monotonic() + TIMEOUT_S), stdin=fd, program=program)
         reader.close()
         return self._build_matches(query, reader, ran.ending == "exited", lambda _: query.path)
 
@@ -495,10 +487,6 @@ def _file_with(data: bytes) -> Iterator[int]:
         file.write(data)
         file.seek(0)
         yield file.fileno()
-
-
-def _time_limit() -> float:
-    return time.monotonic() + TIMEOUT_S
 
 
 def _any(_: str) -> bool:

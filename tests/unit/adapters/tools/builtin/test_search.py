@@ -124,14 +124,14 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
 async def test_files_that_were_left_out_are_told(call, project: Path) -> None:  # T-04
     (project / "src").mkdir()
 
-    class Closed(Root):
+    class IncompleteRoot(Root):
         def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
             return Matches((), 0, 0, other_encoding=("a", "b"), unreadable=1 if query.path == "." else 1_234)
 
         def find(self, pattern: str, path: str = ".", **_: object) -> Paths:
             return Paths((), 0, unreadable=2)
 
-    context = ToolContext(Closed, MemoryStore())
+    context = ToolContext(IncompleteRoot, MemoryStore())
     lines = (await GrepSearch(context).run(call(pattern="x"))).text.split("\n")
     assert lines[1:] == [
         "[not searched, because this pattern cannot be used for UTF-32: a, b; use a simpler one]",
