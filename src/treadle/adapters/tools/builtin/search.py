@@ -173,7 +173,7 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
         matches = workspace.search(inside, stop)
         correction = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
     matches, hidden_paths = _without(matches, secrets)
-    summary = f"{_count(matches.total, 'match', 'matches')} in {_count(matches.total_files, 'file', 'files')}"
+    summary = f"{matches.total:,} match{'' if matches.total == 1 else 'es'} in {count(matches.total_files, 'file')}"
     late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden_paths]
     late += [] if matches.complete else ["[the search took too long and was stopped; there may be more matches]"]
     if matches.too_large:
@@ -267,7 +267,3 @@ def _format_line(line: Line) -> str:
         text = text[start : start + _LONGEST]
     text = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
     return f"{prefix}{text}{suffix}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
