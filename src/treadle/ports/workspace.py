@@ -66,6 +66,8 @@ class Matches(msgspec.Struct, frozen=True):
     total: int
     complete: bool = True  # False: the time was up; there may be more
     too_large: tuple[str, ...] = ()  # files that were not searched because of their size
+    other_encoding: tuple[str, ...] = ()  # files that were not searched, as ripgrep alone knows the pattern, not UTF-32
+    unreadable: int = 0  # how many files and folders were left out because they may not be read
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -74,6 +76,7 @@ class Paths(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     total: int
     complete: bool = True
+    unreadable: int = 0  # how many folders were left out because they may not be read
 
 
 class Location(msgspec.Struct, frozen=True):

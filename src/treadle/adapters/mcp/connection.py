@@ -100,17 +100,15 @@ class McpConnection:
         if self.state == "failed":
             self._become("starting", "")
         self._wanted.set()
-        patience = asyncio.get_running_loop().time() + self._start_s
-        while (client := self._client) is None or self._gone.is_set():
-            if self.state in ("failed", "closed"):
-                raise ToolError(f"The MCP server {self.name} is not there: {self.why}")
-            remaining_s = patience - asyncio.get_running_loop().time()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, remaining_s)):
+        try:
+            async with asyncio.timeout(self._start_s):
+                while (client := self._client) is None or self._gone.is_set():
+                    if self.state in ("failed", "closed"):
+                        raise ToolError(f"The MCP server {self.name} is not there: {self.why}")
                     await self._changed.wait()
-            if remaining_s <= 0:
-                text = f"The MCP server {self.name} does not start in time; its tools can be tried again later."
-                raise ToolError(text)
+        except TimeoutError:
+            text = f"The MCP server {self.name} does not start in time; its tools can be tried again later."
+            raise ToolError(text) from None
         return client
 
     async def wait_until_started(self) -> None:
@@ -238,9 +236,9 @@ class McpConnection:
             message_handler=self._handle_message,
             cache=None,
         )
-        async with asyncio.timeout(self._start_s) as patience, client:
+        async with asyncio.timeout(self._start_s) as limit, client:
             await self._list(client)
-            patience.reschedule(None)
+            limit.reschedule(None)
             yield client
 
     async def _attend(self, client: Client) -> None:

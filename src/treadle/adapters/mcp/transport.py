@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -335,13 +336,8 @@ async def _is_legacy(client: httpx2.AsyncClient, url: str) -> bool:
 async def legacy_sse(
     name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
 ) -> AsyncIterator[TransportStreams]:
-
-    def create_client(
-        headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
-    ) -> httpx2.AsyncClient:
-        return _SessionClient(name, legacy=True, headers=headers, timeout=timeout, auth=auth)
-
+    factory = partial(_SessionClient, name, legacy=True)
     async with sse_client(
-        url, dict(headers), timeout=30.0, sse_read_timeout=_SILENCE_S, httpx_client_factory=create_client, auth=auth
+        url, dict(headers), timeout=30.0, sse_read_timeout=_SILENCE_S, httpx_client_factory=factory, auth=auth
     ) as streams:
         yield streams

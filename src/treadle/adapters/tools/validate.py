@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treadle.protocol.content import json_type
-from treadle.protocol.tools import ToolSpec, digest
+from treadle.protocol.tools import ToolSpec
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -84,7 +84,6 @@ def unstorable(value: object) -> str:
 
 # -- judging it -------------------------------------------------------------------------------------------------
 _by_identity: dict[int, tuple[dict[str, Any], "jsonschema_rs.Validator | str"]] = {}
-_by_digest: dict[str, "jsonschema_rs.Validator | str"] = {}
 
 
 def schema_problem(schema: object) -> str:
@@ -122,11 +121,8 @@ def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
         return cached[1]
     if len(_by_identity) >= _CACHE_LIMIT:
         _by_identity.clear()
-    if len(_by_digest) >= _CACHE_LIMIT:
-        _by_digest.clear()
-    key = digest(schema)
-    validator = _by_digest[key] if key in _by_digest else _compile(schema)
-    _by_digest[key], _by_identity[id(schema)] = validator, (schema, validator)
+    validator = _compile(schema)
+    _by_identity[id(schema)] = schema, validator
     return validator
 
 

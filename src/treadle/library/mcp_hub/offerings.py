@@ -218,14 +218,14 @@ class Offerings:
         from treadle.adapters.mcp.connection import ServerLost
 
         connection, _ = await self._hub.connect_server(server, *place)
-        patience_s = (await self._hub.link(server, *place)).declared.server.timeout_s
+        timeout_s = (await self._hub.link(server, *place)).declared.server.timeout_s
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 outcome: T = await connection.use(work)
         except ServerLost as error:
             raise ToolError(str(error)) from error
         except TimeoutError as error:
-            raise ToolError(f"the MCP server {server} did not answer within {patience_s:g} seconds") from error
+            raise ToolError(f"the MCP server {server} did not answer within {timeout_s:g} seconds") from error
         return outcome
 
 

@@ -58,19 +58,16 @@ class KeptTokens:
         return stored_value if isinstance(stored_value, dict) else None
 
     def put(self, name: str, value: Mapping[str, Any]) -> None:
-        def put_value(book: _TokensFile) -> _TokensFile:
-            return _TokensFile({**book.servers, self._url: {**book.servers.get(self._url, {}), name: dict(value)}})
-
-        self._file.change(put_value)
+        self._change(lambda entries: {**entries, name: dict(value)})
 
     def begin_sign_in(self, redirect: str) -> None:
         """Forget all but the scopes that a refused call wants."""
+        back = {"back": {"url": redirect}}
+        self._change(lambda entries: {name: value for name, value in entries.items() if name == "wanted"} | back)
 
-        def reset_server(book: _TokensFile) -> _TokensFile:
-            scope_entry = {name: value for name, value in book.servers.get(self._url, {}).items() if name == "wanted"}
-            return _TokensFile({**book.servers, self._url: {**scope_entry, "back": {"url": redirect}}})
-
-        self._file.change(reset_server)
+    def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        url = self._url
+        self._file.change(lambda book: _TokensFile({**book.servers, url: change(book.servers.get(url, {}))}))
 
 
 class Declarations:
@@ -150,11 +147,10 @@ class McpServers(Offerings):
                 warnings.append(f"The user's MCP servers cannot be used: {error}")
             path = str(self._declarations.file.path)
             by_name |= {name: Declared(name, server, path) for name, server in users.items()}
-        for place in dict.fromkeys(("", root)):
-            by_name |= {name: Declared(name, server) for name, server in self._given.get(place, {}).items()}
         if own_servers and own_servers not in self._brought:
             warnings.append("The MCP servers that a program brought for this chat are not here; it must bring them.")
-        by_name |= {name: Declared(name, server) for name, server in self._brought.get(own_servers, {}).items()}
+        for given in (self._given[""], self._given.get(root, {}), self._brought.get(own_servers, {})):
+            by_name |= {name: Declared(name, server) for name, server in given.items()}
         return sorted(by_name.values(), key=lambda each: each.name), warnings
 
     def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:
@@ -245,13 +241,11 @@ class McpServers(Offerings):
         storage = KeptTokens(self._home, server.url)
         auth = None
         if receiver is not None or storage.get("tokens") is not None:
-            from treadle.adapters.mcp.transport import ClientCredentials, SignIn
-
             oauth = server.oauth or OAuthClient()
             scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
             secret, scope = settings.expand_variables(oauth.client_secret, env), " ".join(dict.fromkeys(scopes))
-            client = ClientCredentials(oauth.client_id, secret, scope)
-            auth = SignIn(declared.name, server.url, client, storage, receiver)
+            client = transport.ClientCredentials(oauth.client_id, secret, scope)
+            auth = transport.SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: settings.expand_variables(value, env) for name, value in server.headers.items()}
         opens = transport.legacy_sse if server.is_legacy_sse else transport.http
         async with opens(declared.name, server.url, headers, auth) as streams:

@@ -61,19 +61,16 @@ async def in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
 
 async def carried_out(step: Callable[[], R], has_begun: Callable[[], bool], subject: str) -> R:
     """Complete a decided change in spite of failures, now or later (Unfinished). ToolError: nothing is decided."""
-    try:
-        return await in_thread(step)
-    except ToolError:
-        if not await in_thread(has_begun):
-            raise
-    try:
-        return await in_thread(step)
-    except ToolError as error:
-        if not await in_thread(has_begun):
-            raise
-        raise Unfinished(
-            f"{subject} could not be committed entirely: {error} It is completed when the chat is taken up again."
-        ) from error
+    for _ in range(2):
+        try:
+            return await in_thread(step)
+        except ToolError as error:
+            if not await in_thread(has_begun):
+                raise
+            failure = error
+    raise Unfinished(
+        f"{subject} could not be committed entirely: {failure} It is completed when the chat is taken up again."
+    ) from failure
 
 
 async def wait_for_end(task: "asyncio.Future[Any]") -> None:

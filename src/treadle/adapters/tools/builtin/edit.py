@@ -3,7 +3,7 @@ files, all or none (T-08). `replacement`, `patch_text` and `patching` are loaded
 
 import re
 
-from treadle.adapters.tools.builtin.base import PATH, parameters
+from treadle.adapters.tools.builtin.base import PATH, not_there, parameters
 from treadle.adapters.tools.builtin.file_tool import Change, FileTool, Stale, change, count_lines, look, sha256
 from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, encode
 from treadle.diff.changes import count
@@ -118,7 +118,6 @@ class EditFile(FileTool):
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
-        from treadle.adapters.tools.builtin.base import not_there
         from treadle.adapters.tools.builtin.replacement import ASIDE, replace
 
         arguments = invocation.arguments

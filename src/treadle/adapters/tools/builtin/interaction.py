@@ -188,7 +188,7 @@ class UseSkill(WithContext, ReadOnlyTool):
             raise ToolError(f"There is no skill {inert_line(name, 80)!r}; there is: {names}.")
         file_name = str(invocation.arguments.get("file") or "")
         text = await in_thread(self._read, invocation, skills_by_name[name], file_name)
-        return Outcome(truncate_utf8(text, MAX_BYTES), summary=file_name or "instructions")
+        return Outcome(truncate_utf8(text), summary=file_name or "instructions")
 
     def _read(self, invocation: Invocation, skill: Skill, file_name: str) -> str:
         if os.path.isabs(skill.path):

@@ -116,7 +116,7 @@ def _number_lines(lines: list[str], start: int, end: int) -> tuple[list[str], in
         length = len(line.encode()) + 1
         if size + length > MAX_BYTES:
             note = f"[line {number} is cut: {length:,} bytes; use run_command to see other parts of it]"
-            body = body or [f"{base.truncate_utf8(line, MAX_BYTES)}\n{note}"]
+            body = body or [f"{base.truncate_utf8(line)}\n{note}"]
             break
         size += length
         body.append(line)

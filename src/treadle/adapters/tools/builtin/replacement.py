@@ -244,19 +244,16 @@ def _explain_not_found(body: SearchedText, old: str, new: str) -> str:
             f"old_str was not found, but new_str is already there, in line {there}: the edit seems to be already "
             "applied."
         )
-    plain = old.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
-    if plain != old and (spans := body.find(plain, "trailing_space")):
-        return (
-            f"old_str was not found as it is, but its text stands in line {body.line_at(spans[0].start) + 1} without "
-            'the backslashes: old_str has the two characters \\n (or \\t, or \\") where the file has the one that they '
-            "stand for. Send real line breaks, tabs and quotes: escape once for JSON, not twice."
-        )
-    plain = html.unescape(old)
-    if plain != old and (spans := body.find(plain, "trailing_space")):
-        return (
-            f"old_str was not found as it is, but its text stands in line {body.line_at(spans[0].start) + 1} with the "
-            "characters that &lt;, &gt; or &amp; stand for. Send the characters themselves."
-        )
+    without_escapes = old.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    readings = {
+        without_escapes: 'without the backslashes: old_str has the two characters \\n (or \\t, or \\") where the file '
+        "has the one that they stand for. Send real line breaks, tabs and quotes: escape once for JSON, not twice.",
+        html.unescape(old): "with the characters that &lt;, &gt; or &amp; stand for. Send the characters themselves.",
+    }
+    for plain, advice in readings.items():
+        if plain != old and (spans := body.find(plain, "trailing_space")):
+            number = body.line_at(spans[0].start) + 1
+            return f"old_str was not found as it is, but its text stands in line {number} {advice}"
     bare = without_numbers(old)
     if bare is None:
         return f"old_str was not found. {find_nearest(body, old)}"

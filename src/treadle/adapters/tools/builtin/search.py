@@ -64,6 +64,8 @@ def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop
         lines.append(f"[{more:,} more files are not shown; use a narrower pattern or path]")
     if not matches.complete:
         lines.append("[the search took too long and was stopped; there may be more files]")
+    if matches.unreadable:
+        lines.append(f"[{count(matches.unreadable, 'folder')} could not be read: no permission]")
     return Outcome("\n".join(lines), summary=count(matches.total, "file"))
 
 
@@ -171,12 +173,18 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
         matches = workspace.search(inside, stop)
         correction = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
     matches, hidden_paths = _without(matches, secrets)
-    summary = f"{_count(matches.total, 'match', 'matches')} in {_count(matches.total_files, 'file', 'files')}"
+    summary = f"{matches.total:,} match{'' if matches.total == 1 else 'es'} in {count(matches.total_files, 'file')}"
     late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden_paths]
     late += [] if matches.complete else ["[the search took too long and was stopped; there may be more matches]"]
     if matches.too_large:
         limit, names = f"larger than {MAX_FILE // 1_000_000} MB", ", ".join(map(inert, matches.too_large))
         late.append(f"[not searched, because {limit}: {names}; use run_command with grep for them]")
+    if matches.other_encoding:
+        names = ", ".join(map(inert, matches.other_encoding))
+        late.append(f"[not searched, because this pattern cannot be used for UTF-32: {names}; use a simpler one]")
+    if matches.unreadable:
+        noun = "file or folder" if matches.unreadable == 1 else "files and folders"
+        late.append(f"[{matches.unreadable:,} {noun} could not be read and so not searched: no permission]")
     if not matches.files:
         location = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
@@ -259,7 +267,3 @@ def _format_line(line: Line) -> str:
         text = text[start : start + _LONGEST]
     text = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
     return f"{prefix}{text}{suffix}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

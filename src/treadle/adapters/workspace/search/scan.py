@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import LIST, bytes_at, closing_fd
+from treadle.adapters.workspace.paths.entries import LIST, READ, bytes_at, closing_fd
 from treadle.adapters.workspace.paths.ignore import FOLDERS, Ignoring, Rules, matcher
 from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
 from treadle.diff.encodings import decode_bytewise
@@ -62,15 +62,22 @@ def leaves(top: int, inherited: Ignoring) -> Iterator[Leaf]:
             os.close(level.fd)
 
 
-def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool]:
-    """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder. None is
-    opened. With `above`, the rules from above the top, ignored folders are left out."""
+def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool | None]:
+    """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder, None if
+    it may not be read. No such file is opened. With `above`, the rules from above the top, ignored folders are left
+    out."""
     folders = [("", above)]
     while folders:
         prefix, rules = folders.pop()
         inner: list[str] = []
         has_special = False
-        with suppress(OSError), closing_fd(os.open(prefix or ".", LIST, dir_fd=top)) as fd:
+        try:
+            folder = os.open(prefix or ".", LIST, dir_fd=top)
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                yield None
+            continue
+        with closing_fd(folder) as fd:
             with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -98,13 +105,19 @@ def _read_folder(fd: int, prefix: str, above: Ignoring) -> _Level:
 
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # One of them begins with a mark of UTF-16
 MAX_FILE = 32_000_000  # Bytes of a file that is searched; larger ones are left out
 
 
 def lines_of(data: bytes) -> list[str] | None:
-    """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark;
+    """The lines without their ends; None if the bytes are no text. A byte-order mark tells UTF-16 and UTF-32;
     invalid UTF-8 becomes the text that read_file shows, with single broken bytes as surrogates."""
-    if data.startswith(_UTF16):
+    if data.startswith(UTF32):
+        try:
+            text = data.decode("utf-32")
+        except UnicodeDecodeError:
+            return None
+    elif data.startswith(_UTF16):
         text = data.decode("utf-16", errors="replace")
     elif b"\0" in data:
         return None
@@ -127,12 +140,20 @@ def is_utf8(data: bytes) -> bool:
 
 def is_other_encoding(data: bytes) -> bool:
     """True if our own program decodes it, and not ripgrep."""
-    return not is_utf8(data) and not data.startswith(_UTF16)
+    return data.startswith(UTF32) or not (is_utf8(data) or data.startswith(_UTF16))
+
+
+def is_utf32(directory: int, name: str) -> bool:
+    """True if the file begins with a byte-order mark of UTF-32."""
+    with suppress(OSError), closing_fd(os.open(name, READ, dir_fd=directory)) as fd:
+        return os.read(fd, 4) in UTF32
+    return False
 
 
 def is_bytewise(data: bytes) -> bool:
     """True if each byte is a character. Otherwise columns count bytes of the text in UTF-8."""
-    return is_other_encoding(data) and decode_bytewise(data)[1] == "windows-1252"
+    is_marked = data.startswith(UTF32)
+    return is_other_encoding(data) and not is_marked and decode_bytewise(data)[1] == "windows-1252"
 
 
 _WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.workspace.paths.entries import missing
 from treadle.adapters.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Matcher, expand, matcher, seen_from
@@ -66,7 +67,7 @@ def command(program: str | None, job: SearchJob) -> list[str]:
     path = [str(Path(__file__).resolve().parents[4]), *(folder for folder in sys.path if os.path.isabs(folder))]
     run = "from treadle.adapters.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"
     code = f"import sys; sys.path[:] = {path!r}\n{run}"
-    job = msgspec.structs.replace(job, seconds=int(TIMEOUT_S) + 5)
+    job = replace(job, seconds=int(TIMEOUT_S) + 5)
     return [sys.executable, "-I", "-S", "-c", code, msgspec.json.encode(job).decode()]
 
 
@@ -88,7 +89,7 @@ def _ripgrep(program: str, job: SearchJob) -> list[str]:
 
 def list_other_encodings(program: str, job: SearchJob) -> list[str]:
     """The command line of ripgrep that names the files whose bytes are no valid UTF-8, each ended by a NUL."""
-    names = _ripgrep(program, msgspec.structs.replace(job, pattern=""))[:-3]
+    names = _ripgrep(program, replace(job, pattern=""))[:-3]
     more = ("--files-with-matches", "--encoding=none", f"--max-filesize={MAX_FILE}", *_types(job))
     return [*names, *more, f"--regexp={_NO_UTF8}", "--", "."]
 
@@ -220,7 +221,7 @@ def path_of(data: bytes) -> str:
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
 """Parts of a pattern that can match characters beyond ASCII, or ask for them beside a match."""
-_LARGE_NAMED = 10
+_NAMED = 10
 _UNSUPPORTED = ("look-around", "backreferences")
 _USUAL_S = 1.0  # Most searches have ended by then; after it the cause of the delay is looked for
 _LOOK_S = 0.02
@@ -244,13 +245,21 @@ class Scope(msgspec.Struct, frozen=True):
     parts: Sequence[str] = ()  # Its path
 
 
+class _Survey(msgspec.Struct):
+    """Files that the programs leave out, and how many they cannot read."""
+
+    too_large: tuple[str, ...] = ()
+    utf32: set[str] = set()  # Names from the searched directory, if ripgrep searches
+    unreadable: int = 0
+
+
 class _Blocked(Exception):
     """ripgrep waits for a file that is not regular."""
 
 
 class _Halt:
     """Tells if a search is to stop: it was called off, or ripgrep is blocked by a `.gitignore` that became a FIFO after
-    `Engine._refuse_special_files`. When ripgrep takes long, such a file is looked for, a little with each look."""
+    `Engine._look_into_folders`. When ripgrep takes long, such a file is looked for, a little with each look."""
 
     def __init__(self, stop: threading.Event | None, top: int) -> None:
         self._stop = stop
@@ -263,7 +272,7 @@ class _Halt:
             return True
         until = time.monotonic() + _LOOK_S
         while self._due < time.monotonic() < until and not self.blocked:
-            self.blocked = next(self._looks, False)
+            self.blocked = bool(next(self._looks, False))
         return self.blocked
 
 
@@ -277,15 +286,15 @@ class Engine:
         is_wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             reader = FileReader(is_wanted, most)
-            scope = Scope(stop, _time_limit(), fd, parts)
+            scope = Scope(stop, time.monotonic() + TIMEOUT_S, fd, parts)
             try:
-                self._refuse_special_files(rules, scope)
+                unreadable = self._look_into_folders(rules, scope)
                 ran = self._run(SearchJob(rules=rules), reader.feed, scope)
             except _Blocked:
                 return Engine(self._guard, None).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
         candidates = [_join(parts, name) for name, _ in reader.files.sort_by_name()[:most]]
         paths = tuple(each for each in candidates if self._is_file(each))
-        return Paths(paths, reader.files.total - len(candidates) + len(paths), ran.ending == "exited")
+        return Paths(paths, reader.files.total - len(candidates) + len(paths), ran.ending == "exited", unreadable)
 
     def search(self, query: Query, stop: threading.Event | None) -> Matches:
         if not query.pattern:
@@ -309,31 +318,37 @@ class Engine:
         is_wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             job = SearchJob(query.pattern, query.include, query.ignore_case, query.literal, rules=rules)
-            scope = Scope(stop, _time_limit(), fd, parts)
-            self._refuse_special_files(rules, scope)
+            scope = Scope(stop, time.monotonic() + TIMEOUT_S, fd, parts)
+            unreadable = self._look_into_folders(rules, scope)
             other_files = self._other_encodings(job, scope)
             reader = MatchReader(lambda name: is_wanted(name) and name not in other_files, query.most)
             ran = self._run(job, reader.feed, scope)
             reader.close()
-            if other_files and ran.ending == "exited":
+            survey = self._survey(is_wanted, rules, scope) if ran.ending == "exited" else _Survey()
+            is_own_pattern = is_supported(job)
+            own_files = other_files | survey.utf32 if is_own_pattern else other_files
+            if own_files and ran.ending == "exited":
                 reader.wanted = is_wanted
-                with _file_with(b"\0".join(map(os.fsencode, other_files))) as only:
-                    job = msgspec.structs.replace(job, only=only)
+                with _file_with(b"\0".join(map(os.fsencode, own_files))) as only:
+                    job = replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
-            is_complete = ran.ending == "exited"
-            too_large = self._too_large(is_wanted, rules, scope) if is_complete else ()
-        return self._build_matches(query, reader, is_complete, lambda name: _join(parts, name), too_large)
+        matches = self._build_matches(query, reader, ran.ending == "exited", lambda name: _join(parts, name))
+        left_out = () if is_own_pattern else tuple(_join(parts, name) for name in sorted(survey.utf32)[:_NAMED])
+        unreadable += survey.unreadable
+        return replace(matches, too_large=survey.too_large, other_encoding=left_out, unreadable=unreadable)
 
-    def _refuse_special_files(self, rules: int, scope: Scope) -> None:
-        """Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would open it, and wait for ever."""
-        if self._program is None:
-            return
+    def _look_into_folders(self, rules: int, scope: Scope) -> int:
+        """Count those that may not be read. Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would
+        open it, and wait for ever."""
+        unreadable = 0
         for is_special in scan.special_files(scope.fd, NAME, scan.inherited_rules(rules)):
-            if is_special:
+            if is_special and self._program is not None:
                 raise _Blocked
+            unreadable += is_special is None
             if (scope.stop is not None and scope.stop.is_set()) or time.monotonic() > scope.until:
-                return  # the search ends at once, too
+                break  # the search ends at once, too
+        return unreadable
 
     def _other_encodings(self, job: SearchJob, scope: Scope) -> frozenset[str]:
         """Files that ripgrep cannot search as text because they are no UTF-8; our own program reads them as read_file
@@ -345,16 +360,27 @@ class Engine:
         self._start(list_other_encodings(self._program, job), job, reader.feed, scope)
         return frozenset(name for name, _ in reader.files.sort_by_name())
 
-    def _too_large(self, accepts: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
-        def is_large(name: str) -> bool:
-            try:
-                return accepts(name) and os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size > MAX_FILE
-            except OSError:
-                return False
+    def _survey(self, accepts: Matcher, rules: int, scope: Scope) -> _Survey:
+        """Look at the files that may match. ripgrep takes UTF-32 for binary data; its bytes are a multiple of four."""
+        survey = _Survey()
 
-        reader = FileReader(is_large, _LARGE_NAMED)
+        def is_large(name: str) -> bool:
+            if not accepts(name):
+                return False
+            try:
+                size = os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size
+                is_readable = os.access(name, os.R_OK, dir_fd=scope.fd)
+            except OSError as error:
+                size, is_readable = 0, not isinstance(error, PermissionError)
+            survey.unreadable += not is_readable
+            if self._program is not None and size % 4 == 0 and scan.is_utf32(scope.fd, name):
+                survey.utf32.add(name)
+            return is_readable and size > MAX_FILE
+
+        reader = FileReader(is_large, _NAMED)
         self._run(SearchJob(rules=rules), reader.feed, scope)
-        return tuple(_join(scope.parts, name) for name, _ in reader.files.sort_by_name()[:_LARGE_NAMED])
+        survey.too_large = tuple(_join(scope.parts, name) for name, _ in reader.files.sort_by_name()[:_NAMED])
+        return survey
 
     def _search_file(self, query: Query, stop: threading.Event | None) -> Matches:
         data = self._guard.read_bytes(query.path, MAX_FILE)
@@ -362,12 +388,14 @@ class Engine:
             raise ToolError(f"{inert(query.path)} is a binary file; it is not searched.")
         job = SearchJob(query.pattern, "", query.ignore_case, query.literal, stdin=True)
         other_encoding = scan.is_other_encoding(data) and is_supported(job)
+        if data.startswith(scan.UTF32) and not other_encoding:
+            return Matches((), 0, 0, other_encoding=(query.path,))
         with self._guard.open(query.path) as fd:
             reader = MatchReader(_any, query.most)
             program = None if other_encoding else self._program
-            ran = self._run(job, reader.feed, Scope(stop, _time_limit()), stdin=fd, program=program)
+            ran = self._run(job, reader.feed, Scope(stop, time.monotonic() + TIMEOUT_S), stdin=fd, program=program)
         reader.close()
-        return self._build_matches(query, reader, ran.ending == "exited", lambda _: query.path, ())
+        return self._build_matches(query, reader, ran.ending == "exited", lambda _: query.path)
 
     def _run(
         self, job: SearchJob, feed: Callable[[bytes], None], scope: Scope, stdin: int = -1, program: str | None = ""
@@ -398,7 +426,7 @@ class Engine:
         return ran
 
     def _build_matches(
-        self, query: Query, reader: MatchReader, is_complete: bool, name_of: Callable[[str], str], large: Sequence[str]
+        self, query: Query, reader: MatchReader, is_complete: bool, name_of: Callable[[str], str]
     ) -> Matches:
         files: list[FileMatches] = []
         total, total_files, remaining = reader.total, reader.files.total, query.most
@@ -412,7 +440,7 @@ class Engine:
                 continue
             files.append(FileMatches(path, counted.count, lines))
             remaining -= min(counted.count, remaining) if query.texts else 1
-        return Matches(tuple(files), total_files, total, is_complete, tuple(large))
+        return Matches(tuple(files), total_files, total, is_complete)
 
     def _lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
@@ -459,10 +487,6 @@ def _file_with(data: bytes) -> Iterator[int]:
         file.write(data)
         file.seek(0)
         yield file.fileno()
-
-
-def _time_limit() -> float:
-    return time.monotonic() + TIMEOUT_S
 
 
 def _any(_: str) -> bool:

@@ -9,11 +9,11 @@ import pytest
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
 from treadle.adapters.tools.builtin.base import ToolContext
-from treadle.adapters.tools.builtin.search import GrepSearch
+from treadle.adapters.tools.builtin.search import FindFiles, GrepSearch
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot, ToolError
-from treadle.ports.workspace import Matches, Query
+from treadle.ports.workspace import Matches, Paths, Query
 from treadle.protocol.options import ChatOptions
 
 
@@ -119,6 +119,27 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
     with pytest.raises(asyncio.CancelledError):
         await task
     assert end_event.is_set()
+
+
+async def test_files_that_were_left_out_are_told(call, project: Path) -> None:  # T-04
+    (project / "src").mkdir()
+
+    class IncompleteRoot(Root):
+        def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
+            return Matches((), 0, 0, other_encoding=("a", "b"), unreadable=1 if query.path == "." else 1_234)
+
+        def find(self, pattern: str, path: str = ".", **_: object) -> Paths:
+            return Paths((), 0, unreadable=2)
+
+    context = ToolContext(IncompleteRoot, MemoryStore())
+    lines = (await GrepSearch(context).run(call(pattern="x"))).text.split("\n")
+    assert lines[1:] == [
+        "[not searched, because this pattern cannot be used for UTF-32: a, b; use a simpler one]",
+        "[1 file or folder could not be read and so not searched: no permission]",
+    ]
+    assert "[1,234 files and folders could not" in (await GrepSearch(context).run(call(pattern="x", path="src"))).text
+    text = (await FindFiles(context).run(call(pattern="x"))).text
+    assert text.split("\n")[1:] == ["[2 folders could not be read: no permission]"]
 
 
 @pytest.mark.parametrize(

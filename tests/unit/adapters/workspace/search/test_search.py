@@ -219,12 +219,31 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
     assert search(searcher, "^$") == {}
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-16"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-16", "utf-32"])
 def test_the_column_counts_characters_in_every_encoding(engine: Make, project: Path, encoding: str) -> None:  # T-04
     write(project, a=f"{'é' * 500} needle\n".encode(encoding))
     for query in (Query("needle"), Query("needl."), Query("needle", path="a")):
         (file,) = engine(project).search(query, None).files
         assert [line.column for line in file.lines] == [501]
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf_32_is_searched_as_read_file_shows_it(engine: Make, project: Path, order: str) -> None:  # T-01, T-04
+    text = "\ufeffhit\nein h\u0131t\nhit\n"
+    write(project, a="hit\n", b=text.encode(f"utf-32-{order}"), short=text[:1].encode(f"utf-32-{order}"))
+    (project / "broken").write_bytes(text.encode(f"utf-32-{order}")[:-3] + b"\xff\xff\xff")
+    searcher = engine(project)
+    matches = searcher.search(Query("hit"), None)
+    assert (locate_matches(matches), matches.total) == ({"a": [1], "b": [1, 3]}, 3)
+    assert search(searcher, "h") == {"a": [1], "b": [1, 2, 3]}
+    assert search(searcher, "h\u0131t") == search(searcher, "ein .*", "b") == {"b": [2]}
+    assert search(searcher, "hit", "b") == {"b": [1, 3]}
+    with pytest.raises(ToolError, match="binary"):
+        search(searcher, "hit", "broken")
+    with_ripgrep = Engine(Root(str(project)), program("ripgrep"))  # our own program does not know \p
+    for path in (".", "b"):
+        matches = with_ripgrep.search(Query(r"\p{L}it", path), None)
+        assert (matches.total, matches.other_encoding[:1]) == (1 if path == "." else 0, ("b",))
 
 
 @pytest.mark.thorough(one_of=8)
@@ -537,7 +556,13 @@ def test_as_an_ordinary_user_what_cannot_be_read_is_left_out(engine: Make) -> No
                 if program_of is None and not os.access(os.path.realpath(sys.executable), os.X_OK):
                     code = 0  # our own engine is this interpreter, and a user to whom it is closed has no Treadle
                 else:
-                    code = 0 if list(search(engine(Path(folder)), "hit")) == ["open"] else 2
+                    searcher = engine(Path(folder))
+                    everything, pythons = (searcher.search(Query("hit", include=glob), None) for glob in ("", "*.py"))
+                    paths = searcher.find("**", ".", ignore_case=False, most=9, stop=None)
+                    assert list(locate_matches(everything)) == ["open"]
+                    assert (everything.unreadable, pythons.unreadable, paths.unreadable) == (2, 1, 1)
+                    assert paths.paths == ("closed", "open")
+                    code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

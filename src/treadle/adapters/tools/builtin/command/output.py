@@ -158,10 +158,6 @@ def parts(command: Command) -> Iterator[bytes]:
         at, last_byte = output.offset + len(output.data), output.data[-1:]
 
 
-def read_redacted(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
-    return parts(command) if redact is str else without_secrets(parts(command), redact)
-
-
 def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
     """Redact whole lines, so that no secret is cut (S-11), outside of a private key; anywhere if no line ends for long.
     Bytes that are no text stay."""

@@ -231,17 +231,11 @@ class CommandProject:
             raise ToolError(f"writes: {inert(declared_path)} cannot be made: {reason}.")
         return missing
 
-    async def make_folders(self, paths: Sequence[str]) -> tuple[FileChange, ...]:
+    async def make_folders(self, paths: Sequence[str]) -> None:
         """Make new folders in the project, as one change; those that exist by now stay."""
-        files = folders_made(paths)
-        effect = await in_thread(self.snapshots.change, f"{self._name}.folders", files, {})
+        effect = await in_thread(self.snapshots.change, f"{self._name}.folders", folders_made(paths), {})
         if effect.conflicts:
             raise ToolError(f"The folders for the command could not be made: {effect.conflicts[0].reason}.")
-        return files
-
-    def freeze(self, view: str, into: str) -> None:
-        """See `Snapshots.freeze`. Blocks for a moment."""
-        self.snapshots.freeze(view, into, self._changed)
 
     async def dismiss(self, view: str, reason: str) -> ProjectChange:
         effect = await self.effect(view)
@@ -377,7 +371,7 @@ class JobLayer:
 
     async def _freeze(self, call: str) -> str:
         into = f"{self.view}/{_FROZEN_FOLDER}/{call}"
-        await in_thread(self._last.freeze, self.view, into)
+        await in_thread(self._last.snapshots.freeze, self.view, into, self._place[-1])
         return into
 
     def _project(self, name: str) -> CommandProject:

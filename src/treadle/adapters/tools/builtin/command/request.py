@@ -124,5 +124,4 @@ def request_of(invocation: Invocation) -> CommandRequest:
 
 def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:
     own_key = str(plan.get("own") or call)
-    fields = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
-    return msgspec.convert({"key": own_key, **fields, "own": own_key}, CommandPlan)
+    return msgspec.convert({"key": own_key, **plan, "own": own_key}, CommandPlan)

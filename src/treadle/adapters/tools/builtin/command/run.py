@@ -282,7 +282,8 @@ class CommandRun:
         leftovers = await in_thread(lambda: self._setup.shell_end(self.command.shell(), self.plan))
         needs = in_one_line(await self._wants(output_view.text))
         hosts = await self._read_reached_hosts()
-        kept_parts = output.read_redacted(self.command, self._context.redact)
+        kept_parts, redact = output.parts(self.command), self._context.redact
+        kept_parts = kept_parts if redact is str else output.without_secrets(kept_parts, redact)
         blob = "" if output_view.exact else await self._context.blobs.put_blob_parts(kept_parts)
         faultpoint("command.collected")
         summary, last = self._request.ending(command_exit, self.plan)

@@ -3,7 +3,7 @@ and who was missing; it changes nothing. The work is in `examination`."""
 
 from typing import TYPE_CHECKING
 
-from treadle.adapters.tools.builtin.base import PATH, ToolContext, parameters
+from treadle.adapters.tools.builtin.base import PATH, WithContext, parameters
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.tools import ToolSpec
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 MAX_FILES = 20
 
 
-class GetDiagnostics(ReadOnlyTool):
+class GetDiagnostics(WithContext, ReadOnlyTool):
+    _examination: "Examination | None" = None
     spec = ToolSpec(
         name="get_diagnostics",
         description=(
@@ -32,10 +33,6 @@ class GetDiagnostics(ReadOnlyTool):
         timeout_s=180.0,
         summary_argument="path",
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._examination: Examination | None = None
 
     async def run(self, invocation: Invocation) -> Outcome:
         """`quick` and `strict` are for checks of a completion: tools that answer at once, and errors as a failure."""

@@ -18,7 +18,7 @@ from treadle.protocol.content import Value
 
 Severity = Literal["error", "warning", "info"]
 MAX_SHOWN = 100
-_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 _LONGEST = 400
 
 
@@ -45,14 +45,8 @@ class Diagnostic(Value, frozen=True):
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Each once, by file and place; of two tools that say the same about a place, both are heard."""
     return sorted(
-        set(diagnostics), key=lambda each: (each.path, each.line, each.column, _ORDER[each.severity], each.message)
+        set(diagnostics), key=lambda each: (each.path, each.line, each.column, ORDER[each.severity], each.message)
     )
-
-
-def limit_diagnostics(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    if len(diagnostics) <= MAX_SHOWN:
-        return list(diagnostics)
-    return sort_diagnostics(sorted(diagnostics, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN])
 
 
 def count(diagnostics: Sequence[Diagnostic]) -> str:

@@ -61,9 +61,9 @@ class LinterContext(msgspec.Struct, frozen=True):
     def wrap(self, argv: list[str], cwd: str) -> list[str]:
         if self.sandbox is None or not self.confined:
             return argv
-        project, hidden = Confinement(self.workspace.path, Unwritable()), self.guarded.hidden_paths
-        confinement = msgspec.structs.replace(
-            project, hidden_paths=hidden, secrets=self.secrets, home=self.guarded.home, world=self.workspace.world
+        root, world, guarded = self.workspace.path, self.workspace.world, self.guarded
+        confinement = Confinement(
+            root, Unwritable(), hidden_paths=guarded.hidden_paths, secrets=self.secrets, home=guarded.home, world=world
         )
         return self.sandbox.wrap(argv, confinement, cwd)
 
@@ -85,7 +85,7 @@ class Asking:
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[Diagnostic, ...]] = OrderedDict()
 
-    async def ask(self, group: linters.Group, target: Target, around: LinterContext) -> LinterAnswer:
+    async def ask(self, group: linters.Group, target: Target, context: LinterContext) -> LinterAnswer:
         missing: list[str] = []
         failed: tuple[str, ...] = ()
         withheld = ""
@@ -93,28 +93,28 @@ class Asking:
             if not linter.suits(target):
                 continue
             if linter.marker:
-                folder = await in_thread(marked_folder, linter.marker, target.path, around.workspace)
+                folder = await in_thread(marked_folder, linter.marker, target.path, context.workspace)
                 if folder is None:
                     continue
                 target = msgspec.structs.replace(target, folder=folder)
-            program = await in_thread(find, linter.command, around.workspace, around.env, confined=around.confined)
+            program = await in_thread(find, linter.command, context.workspace, context.env, confined=context.confined)
             if program is None:
                 missing.append(linter.name)
-            elif linter.executes and not around.confined:
+            elif linter.executes and not context.confined:
                 withheld = linter.name
             else:
-                answer = await self._run(linter, program, target, around)
+                answer = await self._run(linter, program, target, context)
                 failed += answer.failed
                 if answer.by:
                     return msgspec.structs.replace(answer, failed=failed)
         return LinterAnswer(missing=tuple(missing), failed=failed, withheld=withheld)
 
-    async def _run(self, linter: linters.Linter, program: str, target: Target, around: LinterContext) -> LinterAnswer:
-        key = await in_thread(_key, linter, program, target, around.workspace) if not linter.executes else ""
+    async def _run(self, linter: linters.Linter, program: str, target: Target, context: LinterContext) -> LinterAnswer:
+        key = await in_thread(_key, linter, program, target, context.workspace) if not linter.executes else ""
         if key in self._known:
             self._known.move_to_end(key)
             return LinterAnswer(linter.name, self._known[key])
-        answer = await _run(linter, program, target, around)
+        answer = await _run(linter, program, target, context)
         if key and answer.by:
             self._known[key] = answer.diagnostics
             if len(self._known) > _REMEMBERED:
@@ -122,14 +122,14 @@ class Asking:
         return answer
 
 
-async def _run(linter: linters.Linter, program: str, target: Target, around: LinterContext) -> LinterAnswer:
+async def _run(linter: linters.Linter, program: str, target: Target, context: LinterContext) -> LinterAnswer:
     cwd = f"{target.root}/{target.folder}" if target.folder else target.root
-    if not around.confined:
+    if not context.confined:
         cwd = "/"  # some programs are looked up by what a folder says: rust-toolchain.toml, .tool-versions
-    env = {**around.env, **dict(linter.env)}
+    env = {**context.env, **dict(linter.env)}
     try:
-        argv = await in_thread(around.wrap, [program, *linter.arguments(target)], cwd)
-        cwd = cwd if around.workspace.world is None else "/"  # it may be there in the world alone
+        argv = await in_thread(context.wrap, [program, *linter.arguments(target)], cwd)
+        cwd = cwd if context.workspace.world is None else "/"  # it may be there in the world alone
         stdin_data = target.data if linter.stdin else b""
         ran = await run_program(argv, cwd=cwd, env=env, stdin_data=stdin_data, timeout_s=TIMEOUT_S)
     except (OSError, SandboxError) as error:
@@ -228,20 +228,20 @@ class Broken(Exception):
     """The server does not speak the protocol, or has gone."""
 
 
-async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
+async def ask_server(target: Target, context: LinterContext) -> LinterAnswer:
     missing: list[str] = []
     language, servers = SERVERS[target.path.rpartition(".")[2].lower()]
     for server, *arguments in map(str.split, servers):
-        program = await in_thread(find, server, around.workspace, around.env, confined=around.confined)
+        program = await in_thread(find, server, context.workspace, context.env, confined=context.confined)
         if program is None:
             missing.append(server)
             continue
-        if not around.confined:
+        if not context.confined:
             return LinterAnswer(withheld=server)
         try:
-            argv = around.wrap([program, *arguments], target.root)
+            argv = context.wrap([program, *arguments], target.root)
             async with asyncio.timeout(TIMEOUT_S):
-                process = await start_program(argv, around.env, target.root)
+                process = await start_program(argv, context.env, target.root)
                 assert process.stdin is not None
                 assert process.stdout is not None
                 try:
@@ -373,18 +373,18 @@ class Examination:
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
         workspace = self._context.workspace_of(*invocation.project)
-        around = await in_thread(linter_context, self._context, workspace, invocation)
+        context = await in_thread(linter_context, self._context, workspace, invocation)
         all_answers: list[LinterAnswer] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):
-            answers = await self._diagnose(path, workspace, around, quick, strict)
+            answers = await self._diagnose(path, workspace, context, quick, strict)
             if not any(answer.by or answer.failed for answer in answers):
                 unknown.append(path)
             all_answers += answers
-        return _outcome(all_answers, unknown, strict, around.level)
+        return _outcome(all_answers, unknown, strict, context.level)
 
     async def _diagnose(
-        self, path: str, workspace: Workspace, around: LinterContext, quick: bool, strict: bool
+        self, path: str, workspace: Workspace, context: LinterContext, quick: bool, strict: bool
     ) -> list[LinterAnswer]:
         try:
             relative = await in_thread(workspace.relative, path)
@@ -398,11 +398,11 @@ class Examination:
         ending = relative.rpartition(".")[2].lower()
         target = Target(workspace.path, relative, data)
         groups = [tuple(each for each in group if each.quick or not quick) for group in linters.GROUPS.get(ending, ())]
-        answers = await asyncio.gather(*(self._asking.ask(group, target, around) for group in groups if group))
+        answers = await asyncio.gather(*(self._asking.ask(group, target, context) for group in groups if group))
         quick_names = {linter.name for group in linters.GROUPS.get(ending, ()) for linter in group if linter.quick}
         thorough = any(answer.by and answer.by not in quick_names for answer in answers)
         if not quick and not thorough and ending in SERVERS:
-            server = await ask_server(target, around)
+            server = await ask_server(target, context)
             if server.by or server.failed or not any(answer.by for answer in answers):
                 answers.append(server)  # a missing server is mentioned only if no other tool answered
         return answers
@@ -412,7 +412,8 @@ def _outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bo
     diagnostics = linters.sort_diagnostics(each for answer in answers for each in answer.diagnostics)
     errors = [each for each in diagnostics if each.severity == "error"]
     reported = errors if strict else diagnostics
-    lines = [each.text for each in linters.limit_diagnostics(reported)]
+    worst = sorted(reported, key=lambda each: linters.ORDER[each.severity])[: linters.MAX_SHOWN]
+    lines = [each.text for each in linters.sort_diagnostics(worst)]
     lines += [f"[{len(reported) - len(lines)} more]"] if len(reported) > len(lines) else []
     head = linters.count(reported) if lines else "No errors or warnings."
     failures = list(dict.fromkeys(f"{inert(reason)}." for answer in answers for reason in answer.failed))
