@@ -259,8 +259,7 @@ class SandboxError(ToolError):
 
 
 class TrialLost(ToolError):
-    """The effects of a command over the network are unknown. Nothing of it was committed, and it is not repeated
-    (D-02)."""
+    """A command's effects over the network are unknown. Nothing was committed, and it is not repeated (D-02)."""
 
     code = "trial_lost"
 

@@ -1,6 +1,5 @@
 """Builds the turn for an `Apply` command (L-18): a person applies a text or a fenced block of an answer to a file, a
-patch, or a command. Selects the block and the events that stand for it in the log. No model is called; the call itself
-is processed like every other call."""
+patch, or a command. Selects the block and the events that stand for it in the log. No model is called."""
 
 import re
 from typing import Any
@@ -98,11 +97,8 @@ def _select_content(state: ChatState, command: Apply) -> tuple[str, str]:
 
 def last_answer(state: ChatState) -> str:
     """The last words of the model; turns that only make calls are no answers."""
-    for place in range(len(state.history) - 1, -1, -1):
-        entry = state.history[place]
-        if isinstance(entry, AssistantEntry) and entry.text.strip():
-            return entry.text
-    return ""
+    answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
+    return next(filter(str.strip, answers), "")
 
 
 def fenced_blocks(text: str) -> list[str]:

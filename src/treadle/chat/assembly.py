@@ -236,8 +236,7 @@ class Assembler:
 
 def _sane(usage: Usage) -> Usage:
     """A provider's counts within bounds: they are added to what was spent, so none is negative or infinite."""
-    names = ("input", "output", "cached", "reasoning")
-    counts = {name: max(0, min(MAX_COUNT, getattr(usage, name))) for name in names}
+    counts = {name: max(0, min(MAX_COUNT, getattr(usage, name))) for name in ("input", "output", "cached", "reasoning")}
     return replace(usage, usd=max(0.0, min(MAX_USD, usage.usd)), **counts)
 
 

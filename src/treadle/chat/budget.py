@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from treadle.chat.state import ChatState, RunState
+from treadle.chat.state import ChatState, RunState, Totals
 from treadle.protocol.content import Usage
 from treadle.protocol.events import EndReason, Event, LimitKind, LimitReached, LimitWarning, Scope, TurnStart
 from treadle.protocol.options import Budget
@@ -26,23 +26,18 @@ class Account(msgspec.Struct, frozen=True):
 def accounts(state: ChatState, run: RunState | None, estimate: Usage, now_ms: int) -> Iterator[Account]:
     """Every limit that is set, for the run, if there is one, and for the whole chat."""
     run_wall = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
-    totals = state.totals
-    chat_wall = totals.wall_ms / 1000 + run_wall
     if run is not None:
-        yield from _of("run", state.options.run_budget, run.usage, run.turns, run.tool_calls, run_wall, estimate)
-    budget = state.options.chat_budget
-    yield from _of("chat", budget, totals.usage, totals.turns, totals.tool_calls, chat_wall, estimate)
+        yield from _of("run", state.options.run_budget, run, run_wall, estimate)
+    yield from _of("chat", state.options.chat_budget, state.totals, state.totals.wall_ms / 1000 + run_wall, estimate)
 
 
-def _of(
-    scope: Scope, budget: Budget, usage: Usage, turns: int, calls: int, wall_s: float, estimate: Usage
-) -> Iterator[Account]:
+def _of(scope: Scope, budget: Budget, spent: RunState | Totals, wall_s: float, estimate: Usage) -> Iterator[Account]:
     rows: tuple[tuple[LimitKind, float, float, float], ...] = (
-        ("turns", turns, 1, budget.turns),
-        ("tokens", usage.tokens, estimate.tokens, budget.tokens),
-        ("usd", usage.usd, estimate.usd, budget.usd),
+        ("turns", spent.turns, 1, budget.turns),
+        ("tokens", spent.usage.tokens, estimate.tokens, budget.tokens),
+        ("usd", spent.usage.usd, estimate.usd, budget.usd),
         ("wall_s", wall_s, 0, budget.wall_s),
-        ("tool_calls", calls, 0, budget.tool_calls),
+        ("tool_calls", spent.tool_calls, 0, budget.tool_calls),
     )
     for kind, used_amount, following, limit in rows:
         if limit:
@@ -51,9 +46,8 @@ def _of(
 
 def is_exhausted(account: Account) -> bool:
     """True if the next call would exceed the limit. One to which a call adds nothing is exhausted when used up."""
-    if account.next:
-        return account.used_amount + account.next > account.limit
-    return account.used_amount >= account.limit
+    total = account.used_amount + account.next
+    return total > account.limit if account.next else total >= account.limit
 
 
 def forbidden(state: ChatState, run: RunState | None, estimate: Usage, now_ms: int) -> LimitReached | None:

@@ -29,8 +29,7 @@ _OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir"
 _FOLDERS = frozenset(("refs", "reftable", "logs", "rebase-merge", "rebase-apply", "sequencer"))
 _BORROWED = frozenset(("alternates", "http-alternates"))
 _COMMIT_GRAPHS = frozenset(("commit-graph", "commit-graphs"))
-"""A cache of the history that git believes without a look at the commits: a forged one hides some of them. Git writes
-it anew when it next packs."""
+"""A cache of the history that git believes without a look at the commits: a forged one hides some of them."""
 _WITHIN = frozenset(("modules", "worktrees"))  # repositories of submodules and worktrees, with the same data in them
 _FILES = (
     r"(?:index|sharedindex\..+|HEAD|[A-Z]+(?:_[A-Z]+)*_HEAD|packed-refs|shallow|description|COMMIT_EDITMSG|TAG_EDITMSG"
@@ -85,11 +84,10 @@ def is_git_name(name: str) -> bool:
 def _in_repository(parts: list[str], new_state: FileState | None) -> str:
     if new_state is None:
         return OBEYED if parts and parts[0] in _OBEYED - {"info"} else ""
+    is_folder = new_state.kind == "directory"
     if not parts:
-        return "" if new_state.kind == "directory" else NO_FOLDER
-    if new_state.kind == "link" or not _is_data(parts, folder=new_state.kind == "directory"):
-        return OBEYED
-    return ""
+        return "" if is_folder else NO_FOLDER
+    return "" if new_state.kind != "link" and _is_data(parts, folder=is_folder) else OBEYED
 
 
 def _is_data(parts: list[str], *, folder: bool) -> bool:
@@ -142,8 +140,7 @@ class ResultingTree:
 
     def git_directories(self) -> frozenset[str]:
         """The folders, with a slash behind each and the root as nothing, that hold a changed path at any depth and that
-        git would take for repositories by their shape. A folder is looked at whole, so it does not matter by how many
-        steps it got its shape."""
+        git would take for repositories by their shape, regardless of the steps by which they got it."""
         folders = (folder for folder in self._touched if self._is_git_directory(folder))
         return frozenset(f"{folder}/" if folder else "" for folder in folders)
 

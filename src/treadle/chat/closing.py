@@ -1,6 +1,5 @@
 """Closes open calls and turns. An open call that will not run any more, because of an interrupt, an edit, a steering
-message, a deadline or the end of a run, gets a synthetic result that says why (law 4, A-05). A turn is closed when the
-last of its calls has its result."""
+message, a deadline or the end of a run, gets a synthetic result that says why (law 4, A-05)."""
 
 from collections.abc import Sequence
 
@@ -55,8 +54,9 @@ def close_call(call: Call, reason: str) -> list[e.Event]:
 
 def close_check(state: ChatState) -> tuple[e.Event, ...]:
     """End a check that has begun and will not be finished."""
-    open_check = state.run.check if state.run is not None else None
-    return (e.CheckCompleted(open_check.check, False, synthetic="stopped"),) if open_check is not None else ()
+    if state.run is None or state.run.check is None:
+        return ()
+    return (e.CheckCompleted(state.run.check.check, False, synthetic="stopped"),)
 
 
 def close_calls(state: ChatState, reason: str) -> tuple[e.Event, ...]:
@@ -86,7 +86,6 @@ def end_run(state: ChatState, reason: e.EndReason) -> tuple[e.Event, ...]:
 
 
 def end_turn(state: ChatState) -> e.TurnEnd | None:
-    """The end of a turn whose model has answered and whose calls all have their results."""
     return None if state.answered_turn is None or state.calls else _end_of(state.answered_turn)
 
 

@@ -21,11 +21,11 @@ MAX_STALLED = 2
 
 def continuation(state: ChatState, run: RunState) -> str:
     """The text that nudges the model to go on after an answer without calls; empty when the run may end."""
-    if state.options.mode != "autopilot" or run.completed or run.stop:
+    options = state.options
+    if options.mode != "autopilot" or run.completed or run.stop:
         return ""
-    if run.continuations >= state.options.max_continuations or run.stalled >= MAX_STALLED:
-        return ""
-    return state.options.continue_text or CONTINUE_TEXT
+    is_over = run.continuations >= options.max_continuations or run.stalled >= MAX_STALLED
+    return "" if is_over else options.continue_text or CONTINUE_TEXT
 
 
 def wants_summary(state: ChatState, run: RunState) -> bool:
@@ -51,7 +51,6 @@ class MarkerFilter:
         self.found = False
 
     def feed(self, text: str) -> str:
-        """Return the text that may be shown: everything up to where a marker might begin."""
         if self._open is None and "[" not in text:
             return text
         out: list[str] = []

@@ -3,6 +3,7 @@ Says what counts as a difference, and says it in words; knows nothing of stores.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -80,9 +81,7 @@ def first_divergence(
     """The first event in which two logs differ, with the events before it as context; None if they do not. Turns of
     version 1 are held against others as if they were written today."""
     left, right = upgrade_log(left), upgrade_log(right)
-    for index in range(max(len(left), len(right))):
-        one = left[index] if index < len(left) else None
-        second = right[index] if index < len(right) else None
+    for index, (one, second) in enumerate(zip_longest(left, right)):
         if one is None or second is None or not is_same_event(one, second):
             return diverge(left[:index], one, second, names)
     return None
@@ -111,7 +110,6 @@ def _difference(left: Envelope | None, right: Envelope | None, names: tuple[str,
 
 
 def _field(path: str, one: Any, second: Any) -> tuple[str, Any, Any] | None:
-    """The first field in which two values differ, by its path."""
     if isinstance(one, dict) and isinstance(second, dict):
         prefix, keys = f"{path}." if path else "", dict.fromkeys((*one, *second))
         return next(filter(None, (_field(f"{prefix}{key}", one.get(key), second.get(key)) for key in keys)), None)
@@ -138,7 +136,6 @@ _WITH_A_RESULT = (e.CheckpointCreated, e.FilesChanged, e.WorkspaceConflict, e.Pl
 
 
 def upgrade_log(log: Sequence[Envelope]) -> list[Envelope]:
-    """The log as it would be written today, numbered anew."""
     return [replace(envelope, seq=seq) for seq, envelope in enumerate(in_order(log), 1)]
 
 

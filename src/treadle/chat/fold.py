@@ -101,7 +101,6 @@ def _afresh(state: ChatState) -> ChatState:
 
 
 def position_of(state: ChatState, seq: int) -> int | None:
-    """Where the person's message `seq` stands in the conversation, if it still does."""
     for index, entry in enumerate(state.history):
         if isinstance(entry, UserEntry) and entry.seq == seq and entry.source == "person":
             return index
@@ -127,7 +126,6 @@ def _apply_compaction(state: ChatState, compaction: Compaction) -> ChatState:
 
 
 def _recount(state: ChatState) -> ChatState:
-    """Discard the provider's token count, which no longer fits the transcript, and count the characters."""
     return replace(state, context_tokens=0, context_chars=sum(weigh(entry) for entry in state.transcript))
 
 
@@ -267,10 +265,10 @@ def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) ->
 
 def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
     """The turn cap leaves room for a last answer; a budget does not, and neither does a second limit."""
-    run = state.run
-    capped = run is not None and event.kind == "turns" and event.scope == "run" and run.turns >= run.turn_limit
-    cap = capped and run is not None and not run.stop
-    return change_run(state, stop="turn_cap" if cap else "budget", limit=event)
+    is_turn_cap = False
+    if (run := state.run) is not None and not run.stop:
+        is_turn_cap = event.kind == "turns" and event.scope == "run" and run.turns >= run.turn_limit
+    return change_run(state, stop="turn_cap" if is_turn_cap else "budget", limit=event)
 
 
 def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:
@@ -283,11 +281,9 @@ def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> C
 
 
 def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatState:
-    if state.run is None:
-        return state
     if event.action == "stop":
         return change_run(state, stop="guard")
-    return change_run(state, nudged_at=state.run.signature_count)
+    return change_run(state, nudged_at=state.run.signature_count if state.run else -1)
 
 
 def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatState:

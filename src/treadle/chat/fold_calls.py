@@ -103,8 +103,7 @@ def _trial_over(state: ChatState, key: CallKey, at: Envelope) -> ChatState:
 
 
 def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
-    text = event.result if event.success or event.result else event.error
-    result = ToolResult(event.call, text, event.success)
+    result = ToolResult(event.call, event.result if event.success else event.result or event.error, event.success)
     # A refused call ran in no sandbox. For a command on a view, or in a compared tree, the next event has the effect.
     happened = not event.effect and (event.success or bool(event.sandbox) or event.synthetic == "unknown")
     if happened and any(call.key == event.call and call.writes for call in state.calls):
@@ -115,7 +114,6 @@ def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelo
 
 
 def _left_behind(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
-    """Record the shell state, the output and the seen files of this call for later calls."""
     if event.shell is not None:
         state = replace(state, shell=event.shell)
     if event.output:
@@ -144,14 +142,14 @@ def _newest(entries: dict[str, T]) -> dict[str, T]:
 
 def _finish_calls(state: ChatState) -> ChatState:
     """Every call has its result: they enter the conversation together, in the model's order (L-04)."""
-    results = tuple(call.result for call in state.calls if call.result is not None)
+    done = [(call.request, call.result) for call in state.calls if call.result is not None]
     if state.run is not None:
-        done = [(call.request, call.result.text) for call in state.calls if call.result is not None]
-        new = tuple(signature(request.name, request.arguments, text) for request, text in done)
+        new = tuple(signature(request.name, request.arguments, result.text) for request, result in done)
         signatures = (*state.run.signatures, *new)[-WINDOW:]
         state = change_run(state, signatures=signatures, signature_count=state.run.signature_count + len(new))
     number = state.calls[0].key.partition(".")[0]
-    new_state = say(state, ResultsEntry(int(number) if number.isdecimal() else state.turn, results))
+    turn, results = int(number) if number.isdecimal() else state.turn, tuple(result for _, result in done)
+    new_state = say(state, ResultsEntry(turn, results))
     if images := tuple(image for call in state.calls for image in call.images):
         new_state = say(new_state, UserEntry(PICTURES, source="tool", images=images))
     return replace(new_state, calls=())
@@ -206,11 +204,9 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
 
 
 def _grant_network(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
-    """Return the network access of the call after this answer: adds the requested hosts and those of the rule."""
     if answer.decision == "deny":
         return previous_choice
-    rule = answer.rule
-    hosts = (rule.pattern,) if rule is not None and rule.tool == NETWORK_TOOL else ()
+    hosts = (answer.rule.pattern,) if answer.rule is not None and answer.rule.tool == NETWORK_TOOL else ()
     return join_choices(previous_choice, choice((*action.network, *hosts)))
 
 
@@ -225,8 +221,8 @@ def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope
     question, options = event.question, event.options
     action = OpenAction(event.action, "user_input", event.call, event.purpose, text=question, options=options)
     if event.call:
-        plan_fields = {"plan": event.plan} if event.purpose == ELICITATION else {}
-        return change_call(state, event.call, phase="waiting", action=action, **plan_fields)
+        plan = {"plan": event.plan} if event.purpose == ELICITATION else {}
+        return change_call(state, event.call, phase="waiting", action=action, **plan)
     return change_run(replace(state, question=action), active=True)
 
 

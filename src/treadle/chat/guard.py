@@ -26,7 +26,6 @@ def signature(name: str, arguments: str, result: str) -> str:
 
 
 def find(signatures: Sequence[str]) -> Repetition | None:
-    """The most repeated cycle that the signatures end with, if it repeats often enough to matter."""
     best: Repetition | None = None
     for length in range(1, min(LONGEST_CYCLE, len(signatures) // NUDGE_AT) + 1):
         count = repeats(signatures, length)
@@ -36,7 +35,6 @@ def find(signatures: Sequence[str]) -> Repetition | None:
 
 
 def repeats(signatures: Sequence[str], length: int = 1) -> int:
-    """How often the last so many calls were made in a row."""
     block, count, end = signatures[-length:], 0, len(signatures)
     while end >= length and signatures[end - length : end] == block:
         count += 1

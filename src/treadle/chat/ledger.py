@@ -4,8 +4,7 @@ after (W-02). Pure.
 A path's history is a row of steps. Each step begins with the state in which the step before it ended; if it does not,
 another program or person changed the file in between, and an undo must not lose that change. An undo removes the steps
 that it covers and rebases the steps after them, a redo restores them, a keep marks them, and an undo or keep of single
-hunks divides them. The remaining steps in the range of a request are links to undo; later steps of other runs are links
-that stay."""
+hunks divides them. The remaining steps in the range of a request are links to undo; later steps stay."""
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -48,8 +47,7 @@ class _Step(msgspec.Struct, frozen=True):
         """True if only a part of the step lies in the range. That part cannot be separated from the rest."""
         if self.is_kept and not request.even_kept:
             return False
-        begins = self.first <= request.since < self.last
-        return begins or request.since < self.first <= request.upto < self.last
+        return self.first <= request.since < self.last or request.since < self.first <= request.upto < self.last
 
     @property
     def has_states(self) -> bool:
@@ -61,8 +59,6 @@ _Row = tuple[_Step, ...]
 
 
 class _Past(msgspec.Struct, frozen=True):
-    """The effect of an undo on the row of a path, for a redo."""
-
     file: FileChange
     old_row: _Row
     new_row: _Row
@@ -72,8 +68,7 @@ class _Past(msgspec.Struct, frozen=True):
 
 def trails(entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
     """Return the trails that the request covers, by path, oldest first. A change that was only observed is included
-    only if its path is named. `entries`: all entries, regardless of the range of the request. `runs`: the positions
-    where runs begin, to name them."""
+    only if its path is named. `entries`: all, regardless of the request's range. `runs`: where runs begin."""
     trails_by_path = _find_trails(entries, request, runs)
     covered = {path: trail for path, trail in trails_by_path.items() if covers(request.paths, path)}
     selected = {path: trail for path, trail in covered.items() if not trail.observed or path in request.paths}
@@ -126,7 +121,6 @@ def last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequeste
 
 
 def fingerprint(entries: Iterable[LedgerEntry]) -> str:
-    """The newest known fingerprint of `.git`."""
     git_fingerprint = ""
     for entry in entries:
         git_fingerprint = (entry.change.git if not isinstance(entry.change, ChangesKept) else "") or git_fingerprint
@@ -145,7 +139,6 @@ def covers(paths: Sequence[str], path: str) -> bool:
 
 
 def standing(entries: Iterable[LedgerEntry]) -> frozenset[str]:
-    """The paths to which something was done that stands."""
     return frozenset(path for path, row in _rows(entries).items() if row)
 
 
@@ -160,11 +153,10 @@ def _find_trails(
         observed = any(step.observed for step in selected_steps)
         if any(step.is_partly_within(request) for step in row) or not all(step.has_states for step in selected_steps):
             trails_by_path[path] = Trail(path, (), observed, ignored[path])
-        elif selected_steps:
-            chain = tuple(_chain(row[row.index(selected_steps[0]) :], frozenset(selected_steps), runs))
-            trail = Trail(path, chain, observed, ignored[path])
-            if trail.links:
-                trails_by_path[path] = trail
+            continue
+        begin = row.index(selected_steps[0]) if selected_steps else len(row)
+        if chain := _chain(row[begin:], frozenset(selected_steps), runs):
+            trails_by_path[path] = Trail(path, tuple(chain), observed, ignored[path])
     return trails_by_path
 
 

@@ -55,12 +55,10 @@ def _latest_calls(state: ChatState) -> Iterator[tuple[str, bool]]:
 
 
 def _shorten_spec(spec: ToolSpec) -> ToolSpec:
-    short = spec.short
-    if short is None:
+    if (short := spec.short) is None:
         return spec
-    properties = spec.parameters["properties"]
     kept_names = short.required + short.optional + short.untold
-    schemas: dict[str, Any] = {name: properties[name] for name in properties if name in kept_names}
+    schemas: dict[str, Any] = {k: schema for k, schema in spec.parameters["properties"].items() if k in kept_names}
     for name, schema in schemas.items():
         if isinstance(schema, dict):
             schemas[name] = {key: schema[key] for key in _KEPT if key in schema}

@@ -34,16 +34,11 @@ class _Body(msgspec.Struct, array_like=True):
     entries: msgspec.Raw
 
 
-_encoder = msgspec.msgpack.Encoder()
-_plain = msgspec.json.Encoder(
-    enc_hook=lambda _value: None
-)  # arguments may hold integers that are too large for msgpack
-
-
 def encode(state: ChatState) -> bytes:
-    entries = msgspec.Raw(_encoder.encode(state.history.slice(0)))
-    bare = _plain.encode(replace(state, history=History(), transcript=History()))
-    return _encoder.encode(_Body(KEY, bare, entries))
+    entries = msgspec.Raw(msgspec.msgpack.encode(state.history.slice(0)))
+    # As JSON: arguments may hold integers that are too large for msgpack.
+    bare = msgspec.json.encode(replace(state, history=History(), transcript=History()), enc_hook=lambda _value: None)
+    return msgspec.msgpack.encode(_Body(KEY, bare, entries))
 
 
 def decode(body: bytes) -> ChatState | None:

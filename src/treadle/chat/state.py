@@ -1,6 +1,7 @@
 """The state of a chat at one point of its log: the value that `fold` builds and all rules read. Frozen, small, and
 derived: it contains nothing that the events do not say. Knows no time, no I/O and no adapter."""
 
+from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -49,8 +50,6 @@ class Call(Value, frozen=True):
 
 
 class OpenTurn(Value, frozen=True):
-    """A model call that has begun and not ended."""
-
     turn: int
     reserved: Usage = Usage()
     final: bool = False
@@ -138,8 +137,6 @@ class RunState(Value, frozen=True):
 
 
 class OpenJob(Value, frozen=True):
-    """A background command that has not ended, as far as is recorded."""
-
     job: str
     command: str = ""
     place: str = ""
@@ -234,26 +231,18 @@ def asks_in_its_middle(call: Call, action: str = "") -> bool:
 def runnable_calls(state: ChatState) -> tuple[Call, ...]:
     """Return the calls that a worker may process now. A call that asks a person blocks the calls after it (order of
     writes); a call that runs outside blocks none (A-02)."""
-    ready: list[Call] = []
-    for call in state.calls:
-        if call.phase == "asking":
-            break
-        if call.phase in ("requested", "approved", "answered"):
-            ready.append(call)
-    return tuple(ready)
+    unblocked = takewhile(lambda call: call.phase != "asking", state.calls)
+    return tuple(call for call in unblocked if call.phase in ("requested", "approved", "answered"))
 
 
 def awaits_action(state: ChatState) -> bool:
-    """True if the chat can continue only after an action from outside."""
     if state.question is not None:
         return True
-    if not state.calls or any(call.phase == "started" for call in state.calls):
-        return False
-    return not runnable_calls(state)
+    is_running = any(call.phase == "started" for call in state.calls)
+    return bool(state.calls) and not is_running and not runnable_calls(state)
 
 
 def open_actions(state: ChatState) -> tuple[e.OpenAction, ...]:
-    """Return the actions that the chat waits for, in the order in which they were requested."""
     return tuple(action for action in (*(call.action for call in state.calls), state.question) if action is not None)
 
 
@@ -301,7 +290,6 @@ def failure_of(state: ChatState) -> Failure | None:
 
 
 def runnable(state: ChatState) -> bool:
-    """True if a worker has something to do."""
     return status(state) in ("pending", "running", "interrupting")
 
 

@@ -35,17 +35,16 @@ def rebuild(history: History[Entry], compaction: Compaction) -> History[Entry]:
 def _select_kept_entries(head: History[Entry], seqs: Sequence[int]) -> list[Entry]:
     """The messages that stay verbatim: the newest, so that a long chat is not searched to its beginning."""
     remaining_seqs, messages = set(seqs), list[Entry]()
-    for place in range(len(head) - 1, -1, -1):
+    for entry in reversed(head):
         if not remaining_seqs:
             break
-        if isinstance(entry := head[place], UserEntry) and entry.seq in remaining_seqs:
+        if isinstance(entry, UserEntry) and entry.seq in remaining_seqs:
             remaining_seqs.remove(entry.seq)
             messages.append(entry)
     return messages[::-1]
 
 
 def entries(state: ChatState) -> list[Entry]:
-    """Return the part of the conversation that the model sees."""
     transcript_entries = state.transcript.slice(0)
     if transcript_entries and isinstance(last := transcript_entries[-1], AssistantEntry) and last.calls:
         transcript_entries.append(_match(last, None))
@@ -53,7 +52,6 @@ def entries(state: ChatState) -> list[Entry]:
 
 
 def mask(entry: Entry) -> Entry:
-    """Return a results entry without its large texts; a short description of each result stays."""
     if not isinstance(entry, ResultsEntry) or all(len(r.text) <= MASK_OVER_CHARS for r in entry.results):
         return entry
     results = list(entry.results)
@@ -109,8 +107,7 @@ def threshold(window: int, max_output: int) -> int:
 
 def recent_start(history: Sequence[Entry], budget_tokens: int = KEEP_RECENT_TOKENS) -> int:
     """The index from which the newest entries fit the budget, moved so that no result is cut from its call."""
-    total = 0
-    start = len(history)
+    total, start = 0, len(history)
     while start > 0 and total + tokens(weigh(history[start - 1])) <= budget_tokens:
         start -= 1
         total += tokens(weigh(history[start]))
@@ -120,13 +117,11 @@ def recent_start(history: Sequence[Entry], budget_tokens: int = KEEP_RECENT_TOKE
 
 
 def kept_messages(history: Iterable[Entry], budget_tokens: int = KEEP_USER_TOKENS) -> tuple[int, ...]:
-    """The seqs of the newest people's messages that stay verbatim, oldest first."""
-    kept_seqs: list[int] = []
-    remaining_tokens = budget_tokens
+    kept_seqs, remaining_tokens = list[int](), budget_tokens
     for entry in reversed(list(history)):
         if isinstance(entry, UserEntry) and entry.source == "person":
             remaining_tokens -= tokens(weigh(entry))
             if remaining_tokens < 0:
                 break
             kept_seqs.append(entry.seq)
-    return tuple(reversed(kept_seqs))
+    return tuple(kept_seqs[::-1])

@@ -30,6 +30,7 @@ from treadle.protocol.trace_context import normalize_traceparent
 from treadle.protocol.views import QueueItem
 
 Events = tuple[Event, ...]
+FIXED_OPTIONS = ("root", "world", "archived")  # options that change only when the chat is idle
 CREATION_LOST = (
     "The first record of chat {chat} cannot be read, and with it its mode, budgets, owner and folder. The chat can be "
     "shown and exported, and takes no commands. `treadle fsck` says what is damaged."
@@ -110,9 +111,8 @@ def _busy(state: ChatState, advice: str) -> Refused:
 
 
 def _get_queue_item(state: ChatState, item_id: str) -> QueueItem:
-    for item in state.queue:
-        if item.id == item_id:
-            return item
+    if (item := next((item for item in state.queue if item.id == item_id), None)) is not None:
+        return item
     raise Refused("no_such_queued", f"No queued message {item_id!r}; it may have been used already.")
 
 
@@ -181,9 +181,8 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
     if command.rule is not None:
         _check_offered(call.action.offers, command.rule, command)
     allowed = command.decision == "allow"
-    arguments, feedback = command.arguments if allowed else None, command.feedback
-    completion = e.PermissionCompleted(command.action, command.decision, command.by, False, feedback, arguments)
-    completion = replace(completion, rule=command.rule)
+    completion = e.PermissionCompleted(command.action, command.decision, command.by, feedback=command.feedback)
+    completion = replace(completion, arguments=command.arguments if allowed else None, rule=command.rule)
     if allowed:
         return (completion,)
     text = "The user refused this call." + (f" They said: {command.feedback}" if command.feedback else "")
@@ -309,13 +308,9 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
     if options == state.options:
         return ()
     at_work = state.run is not None or state.compacting or state.restoring is not None
-    if at_work and _get_fixed_options(options) != _get_fixed_options(state.options):
+    if at_work and any(getattr(options, name) != getattr(state.options, name) for name in FIXED_OPTIONS):
         raise _busy(state, "root, world and archived change only when it is idle")
     return (e.OptionsChanged(command.changes, command.by),)
-
-
-def _get_fixed_options(options: ChatOptions) -> tuple[str, str, bool]:
-    return options.root, options.world, options.archived
 
 
 def _compact(state: ChatState) -> Events:

@@ -3,8 +3,7 @@ was written, the changed files are diagnosed, and the configured commands are ru
 wording; the engine carries it out.
 
 Failures are sent back to the model at most three times. After that a failing command ends the run with an error: the
-completion is refused, and the error says so. Diagnostics never refuse a completion in the end: the errors may be older
-than the run."""
+completion is refused, and the error says so. Diagnostics never refuse it in the end: the errors may be older."""
 
 from collections.abc import Iterator
 
@@ -67,7 +66,6 @@ def _verdict(run: RunState) -> Event | None:
 
 
 def report(failed: list[Checked]) -> str:
-    """Return the message about failed checks for the model: the command, how it ended, and the end of its output."""
     return _HEAD + "\n\n".join(
         f"Errors in files that were changed:\n{result.text}\n{_DIAGNOSED}"
         if result.command == DIAGNOSTICS
@@ -77,9 +75,7 @@ def report(failed: list[Checked]) -> str:
 
 
 def tail(text: str) -> str:
-    """As much of the end of an output as the model is told."""
-    lines = text.strip().split("\n")
-    excerpt = "\n".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:]
+    excerpt = "\n".join(text.strip().split("\n")[-_TAIL_LINES:])[-_TAIL_CHARS:]
     return excerpt if len(excerpt) == len(text.strip()) else f"[the beginning is left out]\n{excerpt}"
 
 
@@ -99,7 +95,6 @@ def _diagnosable(run: RunState) -> tuple[str, ...]:
 
 
 def _asks_back(state: ChatState) -> bool:
-    """True if the model asks a question and a person is there to answer."""
     last = state.history.last
     return state.options.interactive and isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
 
@@ -117,8 +112,7 @@ def _unwritten_file(state: ChatState, run: RunState) -> str:
     """The requested file if only other files were changed; empty if there is none, or if not all are known."""
     if not run.changed_files or len(run.changed_files) >= MAX_CHANGED:
         return ""
-    requested_files = (file for text in _find_person_messages(state, run) for file in files_to_write(text))
-    for file in requested_files:
+    for file in (file for text in _find_person_messages(state, run) for file in files_to_write(text)):
         if not any(f"/{path}".endswith(f"/{file.removeprefix('./')}") for path in run.changed_files):
             return file
     return ""
@@ -126,8 +120,7 @@ def _unwritten_file(state: ChatState, run: RunState) -> str:
 
 def _find_person_messages(state: ChatState, run: RunState) -> list[str]:
     messages: list[str] = []
-    for index in range(len(state.history) - 1, -1, -1):
-        entry = state.history[index]
+    for entry in reversed(state.history):
         if isinstance(entry, UserEntry) and entry.source == "person":
             messages.append(entry.text)
             if entry.seq <= run.first:

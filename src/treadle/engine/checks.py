@@ -16,7 +16,7 @@ from treadle.engine.outcome import CallRun, Unknown, checkpoint, describe_crash,
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.engine.tool_calls import record_outcome, stop
 from treadle.errors import ToolError
-from treadle.ports.hooks import AskPerson
+from treadle.ports.hooks import AskPerson, Instead
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Tool
 from treadle.protocol.events import DIAGNOSTICS, CheckCompleted, CheckStarted, Event, ExecutionOutput
@@ -24,7 +24,6 @@ from treadle.protocol.tools import COMMAND_TOOL, DIAGNOSTICS_TOOL, ToolSpec
 
 LONGEST_S = 600
 CHANGED = "a hook wants other arguments for it, and a check runs as the user wrote it"
-NO_TOOL = "It could not be run: this chat's tools have no {name}."
 
 
 async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
@@ -32,29 +31,32 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
     tool = _tool_of(tenure, check, deps)
     invocation = _invocation_of(tenure, check, deps)
     has_begun = tenure.state.run is not None and tenure.state.run.check is not None
+    start = CheckStarted(check.check, check.command, check.attempt, check.paths)
     if tool is None:
-        return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), has_begun)
+        text = f"It could not be run: this chat's tools have no {invocation.name}."
+        return await _skip(tenure, check, text, *(() if has_begun else (start,)))
     if not has_begun:
         try:
             plan = await tenure.unless_stopped(_prepare(tool, invocation, deps))
         except Exception as error:  # also a fault of a hook of the library's user
             text = str(error) if isinstance(error, ToolError) else describe_crash(tool.spec, error)
-            return await _skip(tenure, check, deps.redact(text), has_begun)
+            return await _skip(tenure, check, deps.redact(text), start)
         if isinstance(plan, Stopped):
             return
-        start = CheckStarted(check.check, check.command, check.attempt, check.paths, plan)
-        await tenure.append(*(await checkpoint(tenure, deps) if plan is not None else ()), start)
+        await tenure.append(*(await checkpoint(tenure, deps) if plan is not None else ()), replace(start, plan=plan))
     if await tenure.unless_stopped(_carry_out(tenure, tool, check, has_begun, deps)) is STOPPED:
         await stop(tenure, tool, invocation, deps)
 
 
 async def _prepare(tool: Tool, invocation: Invocation, deps: Deps) -> dict[str, Any] | None:
     """Ask the hooks, and let the tool look. ToolError: a hook wants something else."""
-    refused = await deps.hooks.before_call(tool.spec, invocation)
-    if isinstance(refused, AskPerson):
-        raise ToolError(refused.reason)
-    if refused:
-        raise ToolError(refused if isinstance(refused, str) else CHANGED)
+    match await deps.hooks.before_call(tool.spec, invocation):
+        case AskPerson(reason=reason):
+            raise ToolError(reason)
+        case Instead():
+            raise ToolError(CHANGED)
+        case str(reason) if reason:
+            raise ToolError(reason)
     return await tool.prepare(invocation)
 
 
@@ -89,16 +91,13 @@ async def _events(invocation: Invocation, outcome: Outcome | Unknown, took: int,
     return [completion, *await workspace_events(invocation.call, outcome, deps)]
 
 
-async def _skip(tenure: Tenure, check: OpenCheck, text: str, has_begun: bool) -> None:
-    start_event = CheckStarted(check.check, check.command, check.attempt, check.paths)
-    skipped = CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped")
-    await tenure.append(*(() if has_begun else (start_event,)), skipped)
+async def _skip(tenure: Tenure, check: OpenCheck, text: str, *begin_events: Event) -> None:
+    await tenure.append(*begin_events, CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped"))
 
 
 def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
     """Return the tool of a check, also if the model may not use it: a check is not the model's call."""
-    options = replace(tenure.state.options, tools=None, dynamic_tools=())
-    tool = deps.tools.find(_name(check), options)
+    tool = deps.tools.find(_name(check), replace(tenure.state.options, tools=None, dynamic_tools=()))
     return None if isinstance(tool, ToolSpec) else tool
 
 

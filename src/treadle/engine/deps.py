@@ -29,8 +29,7 @@ Branch = Callable[[Project, ChatId, int], Awaitable[GitBranchCreated | None]]
 repository, or nothing to branch from (W-06)."""
 
 Bind = Callable[[ChatOptions, str], str]
-"""(options, owner) → which folder the root of a chat is; empty if there is none here. RootChanged if it is another one
-than the chat is bound to."""
+"""(options, owner) → which folder the root of a chat is; empty: none. RootChanged if the chat is bound to another."""
 
 
 class Restorer(Protocol):

@@ -24,8 +24,6 @@ SHOWN = 200  # so many changes stand in one event
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """The history of the project's files, out of the log."""
-
     entries: tuple[LedgerEntry, ...] = ()
     requests: tuple[e.RestoreRequested, ...] = ()
     checkpoints: tuple[int, ...] = ()  # the messages that began runs which changed something, or might have
@@ -44,7 +42,15 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
         elif isinstance(event, e.SessionImported):
             entries, requests, checkpoints = [], [], []
         elif isinstance(event, Change):
-            files, request = await _all_files(event, seq, store), None
+            files, request = event.files, None
+            if event.manifest:
+                try:
+                    files = await _read_manifest(store, event.manifest)
+                except (NotFound, Damaged) as error:
+                    raise Damaged(
+                        f"the list of the {event.total:,} files that event {seq} changed is lost ({error}), so what "
+                        "this chat changed can be neither shown nor undone; an export from before may still have it"
+                    ) from error
             if not isinstance(event, e.FilesChanged):
                 request = next((each for each in reversed(requests) if each.restore == event.restore), None)
             entries.append(LedgerEntry(seq, event, files, request))
@@ -60,18 +66,6 @@ async def events_of(
         since = records[-1].seq
         for record in records:
             yield record.seq, wire.decode(chat, record).data
-
-
-async def _all_files(event: Change, seq: int, store: Store) -> tuple[FileChange, ...]:
-    if not event.manifest:
-        return event.files
-    try:
-        return await _read_manifest(store, event.manifest)
-    except (NotFound, Damaged) as error:
-        raise Damaged(
-            f"the list of the {event.total:,} files that event {seq} changed is lost ({error}), so what this chat "
-            "changed can be neither shown nor undone; an export from before may still have it"
-        ) from error
 
 
 async def whole_list(store: Store, envelope: e.Envelope) -> e.Envelope:

@@ -58,14 +58,11 @@ class SettledCall(msgspec.Struct, frozen=True):
 
 
 def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, object], deps: Deps) -> Invocation:
-    """The call as its tool sees it, with what earlier calls left behind."""
-    state, redact = tenure.state, deps.redact_live()
-    by_person = state.run is not None and state.run.applies
-    trial = None
+    state, redact, trial = tenure.state, deps.redact_live(), None
+    by_person, is_approved = state.run is not None and state.run.applies, call.phase == "approved"
     if call.trial is not None:
         trial = Trial(call.trial, network=bool(call.trial.get("network")), open=bool(call.trial_began_ms))
     seen_files = {} if by_person else known_files(state)
-    is_approved = call.phase == "approved"
     return Invocation(
         *(state.chat, call.key, name, arguments, call.plan, state.options, state.shell, seen_files, state.outputs),
         *(by_person, is_approved, is_approved and not call.seal),
@@ -91,9 +88,11 @@ def find_begun_call(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invoc
 
 
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | SettledCall:
-    """Find the tool, read the arguments, ask the hooks and the policy."""
-    if call.phase == "answered":
-        return _going_on(tenure, call, deps)
+    if call.phase == "answered":  # a person has answered a question in its midst; it was allowed when it began
+        if (begun_call := find_begun_call(tenure, call, deps)) is None:
+            return SettledCall((unknown(call.key, GONE),))
+        begun_tool, invocation = begun_call
+        return Ready(call, begun_tool, invocation, summarize(begun_tool.spec, invocation.arguments))
     options = tool_options(tenure.state)
     if reason := await deps.tools.await_tool(call.request, options):
         return _refuse(call, {}, deps.redact(reason))
@@ -137,17 +136,7 @@ async def _or_refused(
     return _refused_tried(ready, text, deps, seen_files=seen_files)
 
 
-def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | SettledCall:
-    """A call that a person has answered goes on: it was allowed when it began."""
-    started_call = find_begun_call(tenure, call, deps)
-    if started_call is None:
-        return SettledCall((unknown(call.key, GONE),))
-    tool, invocation = started_call
-    return Ready(call, tool, invocation, summarize(tool.spec, invocation.arguments))
-
-
 async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | SettledCall:
-    """Ask the hooks and the policy, which judges what the hooks leave."""
     spec = ready.tool.spec
     hooked = await deps.hooks.before_call(spec, ready.invocation)
     if isinstance(hooked, str):
@@ -180,11 +169,10 @@ async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | Set
     if trial is not None:
         ready = replace(ready, invocation=replace(ready.invocation, trial=trial))
     if trial is not None and trial.begins:
-        invocation = ready.invocation
-        start = e.TrialStart(invocation.call, invocation.name, invocation.arguments, ready.summary, trial.plan)
+        key, invocation = ready.call.key, ready.invocation
+        start = e.TrialStart(key, invocation.name, invocation.arguments, ready.summary, trial.plan)
         await tenure.append(*await checkpoint(tenure, deps), start, durable=trial.network)
-        tried_call = next((call for call in tenure.state.calls if call.key == invocation.call), ready.call)
-        ready = replace(ready, call=tried_call)
+        ready = replace(ready, call=next((call for call in tenure.state.calls if call.key == key), ready.call))
     outcome = await _or_refused(ready, _judge_effect(tenure, ready, doubtful, deps), deps)
     assert not isinstance(outcome, Doubtful)
     return outcome
@@ -216,8 +204,7 @@ async def _apply_verdict(
     if verdict.decision == "deny":
         synthetic = e.HEADLESS if verdict.unasked else ""
         denied = e.PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=synthetic)
-        refused = _refused_tried(ready, verdict.reason, deps, result_summary="not allowed")
-        return SettledCall((denied, *refused.events))
+        return SettledCall((denied, *_refused_tried(ready, verdict.reason, deps, result_summary="not allowed").events))
     if verdict.decision == "ask" and (not is_approved or call.seal or has_tried):
         question = await _question(ready, verdict, rehearsal, deps)
         if not is_approved:
@@ -230,34 +217,29 @@ async def _apply_verdict(
 
 
 async def _prepare_call(ready: Ready, verdict: Verdict, *, is_approved: bool) -> Ready:
-    """A call that is allowed, with what its tool found when it looked."""
-    invocation = ready.invocation
-    if verdict.decision == "discard":
-        invocation = replace(invocation, discard=verdict.reason)
-    approved: tuple[e.Event, ...] = ()
+    invocation, reason, synthetic = ready.invocation, verdict.reason, e.HEADLESS if verdict.unasked else ""
+    approves_effect = verdict.decision != "discard"
+    if not approves_effect:  # the command runs, and its effect is not approved
+        invocation = replace(invocation, discard=reason)
     plan = await ready.tool.prepare(invocation)
-    if not is_approved and verdict.reason:
-        approves_effect = verdict.decision != "discard"  # the command runs, and its effect is not approved
-        key, reason = ready.call.key, verdict.reason
-        synthetic = e.HEADLESS if verdict.unasked else ""
-        approved = (e.PermissionCompleted(key, "allow", "policy", approves_effect, reason, synthetic=synthetic),)
+    permission = e.PermissionCompleted(ready.call.key, "allow", "policy", approves_effect, reason, synthetic=synthetic)
+    approved = (permission,) if reason and not is_approved else ()
     return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 
 async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> e.PermissionRequested:
     """Bound to exactly what a person sees, and to every change with its state before and after (S-08)."""
-    key, arguments = ready.call.key, ready.invocation.arguments
-    spec = ready.tool.spec
+    key, arguments, spec = ready.call.key, ready.invocation.arguments, ready.tool.spec
     approval_text = verdict.approval_text or f"{spec.name} {ready.summary}"
     if preview := await ready.tool.preview(ready.invocation):
         if spec.effect == "edit":  # the diff contains a new file entirely: do not show it twice
             approval_text = f"{spec.name} {ready.summary}" if spec.summary_argument else spec.name
-        approval_text = f"{approval_text}\n\n{preview}"
+        approval_text += f"\n\n{preview}"
     approval_text = deps.redact(approval_text)
     changes = () if rehearsal is None else [(file.path, file.before, file.after) for file in rehearsal.files]
     seal = digest([ready.tool.spec.name, arguments, approval_text, *([changes] if changes else [])])
-    severity, reason, offers, hosts = verdict.severity, verdict.reason, verdict.offers, verdict.wants
-    return e.PermissionRequested(key, key, severity, reason, approval_text, seal, offers, hosts)
+    fields = (verdict.severity, verdict.reason, approval_text, seal, verdict.offers, verdict.wants)
+    return e.PermissionRequested(key, key, *fields)
 
 
 def _refuse(
@@ -288,9 +270,8 @@ def unknown(call: CallKey, text: str) -> e.ExecutionComplete:
 
 
 def _ask_person(call: Call, start: e.ExecutionStart, interactive: bool) -> SettledCall:
-    question = str(start.arguments.get("question", ""))
     options = tuple(map(str, start.arguments.get("options") or ()))
-    input_request = e.UserInputRequested(call.key, question, options, call=call.key)
+    input_request = e.UserInputRequested(call.key, str(start.arguments.get("question", "")), options, call=call.key)
     if interactive:
         return SettledCall((start, input_request))
     input_answer = e.UserInputCompleted(call.key, by="treadle", synthetic=e.HEADLESS)

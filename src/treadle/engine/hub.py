@@ -6,6 +6,8 @@ has a gap is nudged, and fills it from the store."""
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
 from treadle.errors import StoreError
@@ -93,7 +95,6 @@ class Subscription:
         return envelope
 
     def take(self) -> Envelope | None:
-        """The next piece of news if it is there already."""
         if not self._taken:
             if not self._ready:
                 return None
@@ -162,6 +163,7 @@ class Hub:
 
 
 EVERY_S = 0.15
+TEXTS = (e.MessageDelta, e.ReasoningDelta, e.ExecutionOutput)
 SETTLES = (e.AssistantMessage, e.TurnRetry, e.ExecutionComplete, e.RunEnd)  # make the live text before superfluous
 
 
@@ -189,16 +191,13 @@ class Relay:
 
     async def settle(self, chat: ChatId, events: Sequence[Event]) -> bool:
         """True if these events, about to be committed, make the chat's live text superfluous. The text is then not
-        written any more; only a pending `assistant.reset`, which makes readers drop the text that they have seen, is
-        still sent."""
+        written any more; only a pending `assistant.reset`, which makes readers drop what they have seen, is sent."""
         settling = [event for event in events if isinstance(event, SETTLES)]
         if not settling:
             return False
-        waiting = self._pending.pop(chat, [])
-        if isinstance(settling[-1], e.TurnRetry):
-            for envelope in waiting:
-                if isinstance(envelope.data, e.AssistantReset):
-                    self._pending[chat] = [envelope]
+        resets = [each for each in self._pending.pop(chat, []) if isinstance(each.data, e.AssistantReset)]
+        if resets and isinstance(settling[-1], e.TurnRetry):
+            self._pending[chat] = resets[-1:]
         async with self._writing:  # wait for a write that is under way
             return True
 
@@ -224,7 +223,6 @@ class Relay:
             log_warning("live text could not be passed on: %s", error)
 
     async def close(self) -> None:
-        """Stop passing on live text, even if some is pending."""
         self._closed = True
         async with self._writing:
             if self._passing is not None:
@@ -234,13 +232,8 @@ class Relay:
 def _turn_of(event: Event) -> int:
     """The turn of what is passed on; 0 for all else."""
     match event:
-        case (
-            e.MessageDelta(turn=turn)
-            | e.ReasoningDelta(turn=turn)
-            | e.ToolCallDelta(turn=turn)
-            | e.AssistantReset(turn=turn)
-        ):
-            return turn
+        case e.MessageDelta() | e.ReasoningDelta() | e.ToolCallDelta() | e.AssistantReset():
+            return event.turn
         case e.ExecutionOutput(call=call) if (number := call.partition(".")[0]).isdecimal():
             return int(number)
         case _:
@@ -249,15 +242,8 @@ def _turn_of(event: Event) -> int:
 
 def _join(waiting: list[Envelope], envelope: Envelope) -> None:
     """Add an envelope. A delta that continues the last one is joined to it, so that the list stays short."""
-    joined: Event | None = None
-    match waiting[-1].data if waiting else None, envelope.data:
-        case (e.MessageDelta(turn=a, text=head), e.MessageDelta(turn=b, text=tail)) if a == b:
-            joined = e.MessageDelta(a, head + tail)
-        case (e.ReasoningDelta(turn=a, text=head), e.ReasoningDelta(turn=b, text=tail)) if a == b:
-            joined = e.ReasoningDelta(a, head + tail)
-        case (e.ExecutionOutput(call=x, text=head), e.ExecutionOutput(call=y, text=tail)) if x == y:
-            joined = e.ExecutionOutput(x, head + tail)
-    if joined is None:
-        waiting.append(envelope)
+    last, data = waiting[-1].data if waiting else None, envelope.data
+    if isinstance(data, TEXTS) and isinstance(last, TEXTS) and replace(data, text=last.text) == last:
+        waiting[-1] = replace(envelope, data=replace(data, text=last.text + data.text))
     else:
-        waiting[-1] = Envelope(0, envelope.chat, envelope.time_ms, joined)
+        waiting.append(envelope)

@@ -90,8 +90,6 @@ def without_secrets(event: Event, redact: Redact) -> Event:
 
 
 class CachedState(msgspec.Struct):
-    """A state, and how much of its conversation was weighed."""
-
     state: ChatState
     weight: int = EMPTY_WEIGHT
     text_weight: int = 0  # the weight of the entries up to `last`
@@ -149,8 +147,7 @@ class StateCache:
                 self.forget(chat)
 
     def memo(self, chat: ChatId, model: str) -> Memo:
-        """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another
-        model may see other parts of it (M-10)."""
+        """The bytes of the chat's conversation for this model, kept as long as its state; models may differ (M-10)."""
         entry = self._entries.get(chat)
         return Memo() if entry is None else entry.memos.setdefault(model, Memo())
 
@@ -188,6 +185,7 @@ class Log:
         self.hub = hub
         self.clock = clock
         self.states = StateCache(self._forget_beside)
+        self.on_news: Callable[[ChatId], None] = lambda _chat: None  # the newest known state of a chat may be another
         self._with_jobs: set[ChatId] = set()
         self._snapshots: dict[ChatId, int] = {}
         self._epochs: dict[ChatId, int] = {}  # the last known lease of each chat; another worker may have had it since
@@ -209,15 +207,15 @@ class Log:
         wire.encode_value(created)
         sealed, state = self._seal(ChatState(chat=chat), (created, *notices), 0)
         following, state = self._seal_commands(state, first)
-        envelopes, records = _unzip(sealed + following)
-        await self.store.create(summary(state), records, answer=answer(state) if answer is not None else None)
-        self.appended += len(envelopes)
+        sealed += following
+        remembered = answer(state) if answer is not None else None
+        await self.store.create(summary(state), [record for _, record in sealed], answer=remembered)
+        self.appended += len(sealed)
         self._epochs[chat] = 0
-        self._publish(envelopes)
+        self._publish([envelope for envelope, _ in sealed])
         return self._keep(state)
 
     def hold(self, lease: Lease) -> None:
-        """Remember that this process had the lease."""
         self._epochs[lease.chat] = lease.epoch
 
     async def load(self, chat: ChatId) -> ChatState:
@@ -258,8 +256,7 @@ class Log:
     ) -> ChatState:
         """Append to the log that `state` is the fold of, and return the new state; HeadMoved or LeaseLost otherwise.
         The events that the rules derive from the new state (`effect_free_events`) are in the same commit, and a lease
-        without further work is released in it. With `take`, the command also takes the lease for its worker; ChatBusy
-        if another worker holds it."""
+        without further work is released in it. `take`: the command takes the lease, too; ChatBusy if it is held."""
         chat, epoch = state.chat, lease.epoch if lease else 0
         sealed, new_state = self._seal(state, events, epoch)
         if take is not None and not runnable(new_state):
@@ -270,7 +267,7 @@ class Log:
             following, new_state, is_durable = self._following(new_state, effect_free_events, epoch)
             sealed += following
             durable = durable or is_durable
-        envelopes, records = _unzip(sealed)
+        envelopes, records = [envelope for envelope, _ in sealed], [record for _, record in sealed]
         faultpoint(f"append.before:{events[0].TYPE}")
         line = summary(new_state)
         new_lease = Lease(chat, epoch, take.worker, new_state.head) if take is not None else None
@@ -315,13 +312,13 @@ class Log:
         """Let the next look at the chat begin with the store."""
         self.states.forget(chat)
         self._with_jobs.discard(chat)
+        self.on_news(chat)
 
     def _forget_beside(self, chat: ChatId) -> None:
         self._snapshots.pop(chat, None)
         self._epochs.pop(chat, None)
 
     def with_jobs(self) -> list[ChatId]:
-        """The chats of which this process knows that they have background commands."""
         return [*self._with_jobs]
 
     def peek(self, chat: ChatId) -> ChatState | None:
@@ -375,11 +372,8 @@ class Log:
         """The last answer to an approval behind `after`, and up to `upto` if that is not 0."""
         for record in reversed(await self.store.read_types(chat, [e.PermissionCompleted.TYPE], after)):
             event = wire.decode(chat, record).data
-            if (
-                isinstance(event, e.PermissionCompleted)
-                and event.action == action
-                and record.seq <= (upto or record.seq)
-            ):
+            is_in_range = record.seq <= (upto or record.seq)
+            if isinstance(event, e.PermissionCompleted) and event.action == action and is_in_range:
                 return event
         return None
 
@@ -391,7 +385,6 @@ class Log:
             self._snapshots[state.chat] = state.head
 
     def live(self, chat: ChatId, event: e.Live) -> None:
-        """Show something that is not recorded."""
         if self.hub.has_reader(chat):
             self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
 
@@ -435,8 +428,5 @@ class Log:
             self._with_jobs.add(state.chat)
         elif self._with_jobs:
             self._with_jobs.discard(state.chat)
+        self.on_news(state.chat)
         return state
-
-
-def _unzip(sealed: Sequence[Sealed]) -> tuple[list[Envelope], list[wire.Record]]:
-    return [envelope for envelope, _ in sealed], [record for _, record in sealed]

@@ -29,8 +29,9 @@ AGAIN = 3  # how often a step may come to nothing at all before that is a fault 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
     tenure.ahead = lambda state: tenure.with_outputs(effect_free_events(state, deps, begin=not tenure.leaving))
-    progress = Progress()
     is_settled = failed = False
+    last: tuple[int, steps.Step] | None = None
+    times = 0  # how often the last step was taken and changed nothing
     while True:
         try:
             if not is_settled:
@@ -41,7 +42,9 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 tenure.leaving and not isinstance(step, steps.AppendEvents)
             ):
                 return
-            progress.at(step, tenure.state.head)
+            times, last = times + 1 if last == (tenure.state.head, step) else 1, (tenure.state.head, step)
+            if times > AGAIN:
+                raise RuntimeError(f"the step {type(step).__name__} was taken {AGAIN} times and nothing came of it")
             with deps.observer.working(tenure.state):
                 await _take(step, tenure, deps)
             if tenure.released:
@@ -60,20 +63,6 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             run = tenure.state.run
             if run is None or run.stop != "error":
                 await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
-
-
-class Progress:
-    """Sees a step that is taken again and again and changes nothing."""
-
-    def __init__(self) -> None:
-        self._last: tuple[int, steps.Step] | None = None
-        self._times = 0
-
-    def at(self, step: steps.Step, head: int) -> None:
-        self._times = self._times + 1 if self._last == (head, step) else 1
-        self._last = (head, step)
-        if self._times > AGAIN:
-            raise RuntimeError(f"the step {type(step).__name__} was taken {AGAIN} times and nothing came of it")
 
 
 def effect_free_events(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:

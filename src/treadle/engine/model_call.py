@@ -1,16 +1,19 @@
-"""One turn: reserve, call the model, show what comes live, record the answer. Failed attempts are recorded, waited
-for and made again (M-11); an interrupt keeps the text that came (L-07). Nothing of an answer is recorded before its
-stream has ended well."""
+"""One turn: reserve, call the model, show what comes live, record the answer. Failed attempts are recorded and made
+again after a wait (M-11); an interrupt keeps the text so far (L-07). An answer is recorded when its stream ended."""
 
 import math
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from msgspec.structs import replace
+
 from treadle.base.file_system import faultpoint
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.chat.budget import admit
 from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking
+from treadle.chat.history import tokens
 from treadle.chat.state import ChatState
+from treadle.chat.transcript import estimate
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
 from treadle.engine.silence_timeout import SilenceTimeout, delay
@@ -47,8 +50,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
         except StoreError:
             raise
         except Exception as error:  # a fault of an adapter: what had come by then was paid for
-            paid = _paid(tenure, attempt, "internal", error)
-            if not paid:
+            if not (paid := _paid(tenure, attempt, "internal", error)):
                 raise
             return await tenure.record(*paid, e.SessionError("internal", f"{type(error).__name__}: {error}"))
         # An answer with calls is synced together with its first intent, before anything it asks for takes effect.
@@ -80,8 +82,7 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
     current_turn = tenure.state.open_turn
     failures = current_turn.failures if current_turn is not None else 0
     tenure.live(e.AssistantReset(attempt.turn))
-    usage = attempt.cost()
-    retry = e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=usage)
+    retry = e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=attempt.cost())
     if error.kind == "context_limit" and current_turn is not None and not current_turn.forced_compaction:
         await tenure.record(retry, e.CompactionStart("context_limit"))
         return False
@@ -92,13 +93,11 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
     if wait is None:
         await tenure.record(*_paid(tenure, attempt, error.kind, error), e.SessionError(error.kind, str(error)))
         return False
-    await tenure.record(e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), round(wait, 3), usage))
+    await tenure.record(replace(retry, delay_s=round(wait, 3)))
     return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped)
 
 
 class ModelAttempt:
-    """One try at a turn: reads the stream, shows it, and keeps what came."""
-
     __slots__ = ("_assembler", "_deps", "_gates", "_model", "_silence", "_tenure", "heard", "turn")
 
     def __init__(self, tenure: Tenure, model: Model, turn: int, deps: Deps) -> None:
@@ -109,7 +108,6 @@ class ModelAttempt:
         self._gates: tuple[MarkerFilter, MarkerFilter] | None = None  # of text and thinking, once they have begun
 
     def lasts(self) -> None:
-        """The attempt is not over soon: from now on its silence counts."""
         self._silence.watch()
 
     async def run(self, request: ModelRequest) -> ModelAnswer:
@@ -153,11 +151,10 @@ class ModelAttempt:
         return [e.Envelope(0, self._tenure.state.chat, self._deps.clock.now_ms(), event) for event in live]
 
     def _show(self, deltas: Sequence[Delta]) -> None:
-        gates = self._gates
         for delta in deltas:
             if isinstance(delta, TextDelta | ThinkingDelta):
                 gate_index, event_class = (0, e.MessageDelta) if isinstance(delta, TextDelta) else (1, e.ReasoningDelta)
-                if text := gates[gate_index].feed(delta.text) if gates else delta.text:
+                if text := self._gates[gate_index].feed(delta.text) if self._gates else delta.text:
                     self._tenure.live(event_class(self.turn, text))
 
     def _show_call(self, position: int, delta: CallDelta) -> None:
@@ -165,20 +162,18 @@ class ModelAttempt:
             self._tenure.live(e.ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
 
     def cost(self) -> Usage:
-        """Return the usage of the attempt so far: by the provider's own count, or estimated from the received text."""
         if not self.heard:
             return Usage()
         if self._assembler.usage is not None:
             return requests.price_usage(self._assembler.usage, self._model.info)
-        text = self._assembler.text + self._assembler.thinking_text
-        return requests.estimate_unreported_usage(self._tenure.state, text, self._model.info, self._deps)
+        # The provider cannot tell, or the stream was cut.
+        state, info, text = self._tenure.state, self._model.info, self._assembler.text + self._assembler.thinking_text
+        used_tokens = estimate(state, requests.overhead(state, info, self._deps))
+        return requests.price_usage(Usage(used_tokens, tokens(len(text)), estimated=True), info)
 
     def events(self, outcome: ModelAnswer | Stopped) -> list[e.Event]:
-        """Return the events that record the answer, or the part of it that was received."""
-        info = self._model.info
-        partial = isinstance(outcome, Stopped)
+        info, usage, partial = self._model.info, self.cost(), isinstance(outcome, Stopped)
         answer = self._assembler.partial(info.ref) if isinstance(outcome, Stopped) else outcome
-        usage = self.cost()
         text, thinking, marked = answer.text, answer.thinking, False
         if self._gates:
             text, marked = strip_marker(text)

@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """The outcome of a lost worker's call that cannot be determined."""
-
     observed_outcome: Outcome | None = None  # the changes that were found nevertheless
 
 
@@ -99,8 +97,7 @@ class CallRun:
             raise
 
     async def _out_of_time(self) -> Outcome:
-        spec = self._tool.spec
-        text = f"{spec.name} was stopped after {spec.timeout_s:g} seconds."
+        text = f"{self._tool.spec.name} was stopped after {self._tool.spec.timeout_s:g} seconds."
         try:
             outcome = await _stop_call(self._tool, self._invocation)
         except StoreError:
@@ -111,15 +108,14 @@ class CallRun:
 
 
 async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
-    """Return the events that follow a call's result: its changes, and the conflicts that prevented changes."""
+    if outcome is None:
+        return []
     events: list[Event] = []
-    if outcome is not None and (outcome.files or outcome.uncaptured):
+    if outcome.files or outcome.uncaptured:
         all_of = await deps.spill(outcome.files)
         paths = (all_of.files, call, outcome.source, all_of.manifest, all_of.total, outcome.uncaptured, outcome.git)
         events.append(FilesChanged(*paths))
-    if outcome is not None and outcome.conflicts:
-        events.append(WorkspaceConflict(outcome.conflicts, call))
-    return events
+    return [*events, WorkspaceConflict(outcome.conflicts, call)] if outcome.conflicts else events
 
 
 def seen_of(error: ToolError) -> tuple[KnownFile, ...]:

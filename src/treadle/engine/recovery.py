@@ -20,7 +20,6 @@ LOST = "The worker was lost during the call."
 
 
 async def recover(tenure: Tenure, deps: Deps) -> None:
-    """Make every intent whole; called when a lease begins."""
     state = tenure.state
     if deps.tidy is not None:
         await deps.tidy(state.chat, open_keys(state))

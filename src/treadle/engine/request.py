@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from treadle.chat.budget import forbidden
 from treadle.chat.decide import RunLimits
-from treadle.chat.history import tokens
 from treadle.chat.small_window import SMALL_WINDOW, in_short, withheld
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
@@ -123,12 +122,6 @@ def estimate_next_usage(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
 def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
     """The limit that a call of this cost would break, where the call opens no turn: another attempt, a side call."""
     return forbidden(state, state.run, estimate, deps.clock.now_ms())
-
-
-def estimate_unreported_usage(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
-    """The estimated usage of a call whose provider reported none: it cannot, or the stream was cut."""
-    used_tokens = estimate(state, overhead(state, info, deps))
-    return price_usage(Usage(used_tokens, tokens(len(text)), estimated=True), info)
 
 
 def price_usage(usage: Usage, info: ModelInfo) -> Usage:

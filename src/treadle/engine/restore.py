@@ -80,20 +80,18 @@ class SnapshotRestorer:
         self._of = snapshots_of
 
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
-        snapshots = self._snapshots(project)
-        ledger = await read_ledger(self._store, chat)
-        entries, undo_request = ledger.entries, _build_undo_request(ledger, request)
+        snapshots, ledger = self._snapshots(project), await read_ledger(self._store, chat)
+        undo_request = _build_undo_request(ledger, request)
         if request.kind == "keep":
             return await asyncio.to_thread(_keep_changes, snapshots, undo_request.trails, request)
         effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), undo_request)
-        return replace(effect, conflicts=(*effect.conflicts, *_find_unnamed_conflicts(entries, request)))
+        return replace(effect, conflicts=(*effect.conflicts, *_find_unnamed_conflicts(ledger.entries, request)))
 
     async def is_apply_decided(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
         return bool(project[0]) and await asyncio.to_thread(self._of(*project).is_apply_decided, _name(chat, request))
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
-        snapshots = self._snapshots(project)
-        ledger = await read_ledger(self._store, chat)
+        snapshots, ledger = self._snapshots(project), await read_ledger(self._store, chat)
         plan = await asyncio.to_thread(snapshots.plan, _build_undo_request(ledger, request))
         return replace(plan, conflicts=(*plan.conflicts, *_find_unnamed_conflicts(ledger.entries, request)))
 
@@ -123,8 +121,8 @@ def _build_undo_request(ledger: Ledger, request: RestoreRequested) -> UndoReques
     for path in request.hunks:
         if all(trail.path != path for trail in selected_trails):
             raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
-    gated = request.kind == "redo"
-    return UndoRequest(selected_trails, request.hunks, request.merge, fingerprint(entries), standing(entries), gated)
+    known = fingerprint(entries), standing(entries)
+    return UndoRequest(selected_trails, request.hunks, request.merge, *known, gated=request.kind == "redo")
 
 
 def _find_unnamed_conflicts(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Sequence[FileConflict]:

@@ -101,7 +101,6 @@ class SideCall:
 
 
 def estimate_request_usage(model: Model, request: ModelRequest) -> Usage:
-    """Return the estimated usage of the call, for the budget (L-11)."""
     return price_usage(Usage(_measure_request(request), TYPICAL_OUTPUT, estimated=True), model.info)
 
 
@@ -162,10 +161,8 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
         model = find_model(state, deps)
     except ConfigError as error:
         return await tenure.append(ModelCall("summary", text=lines, error=str(error)))
-    messages = [
-        entry for entry in transcript.entries(state) if isinstance(entry, UserEntry) and entry.source == "person"
-    ]
-    task = next((entry.text for entry in reversed(messages) if entry.text), "")
+    messages = (entry for entry in reversed(transcript.entries(state)) if isinstance(entry, UserEntry))
+    task = next((entry.text for entry in messages if entry.source == "person" and entry.text), "")
     text = f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}"
     request = _build_request(state, SUMMARIZE, text, "summary")
     if over(state, estimate_request_usage(model, request), deps) is not None:
@@ -199,7 +196,6 @@ def recent_lines(state: ChatState) -> str:
 
 
 async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
-    """Carry out the compaction that the log says has begun."""
     state = tenure.state
     try:
         model = find_model(state, deps)
@@ -243,7 +239,6 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
 
 
 def _complete_compaction(failed: CompactionComplete, state: ChatState, compaction: Compaction) -> CompactionComplete:
-    """Return the completion event of a successful compaction, from the event that would record its failure."""
     tokens_after = _count_tokens(transcript.rebuild(state.history, compaction).slice(0))
     fields = {"upto": compaction.upto, "kept": compaction.kept_seqs, "masked": compaction.masked}
     return replace(failed, success=True, tokens_after=tokens_after, summary=compaction.summary, **fields)
@@ -262,7 +257,6 @@ def _find_middle(state: ChatState) -> int:
 
 
 def _mask_enough(state: ChatState, start: int, limit: int) -> Compaction | None:
-    """Masking alone, if it has something to mask and is enough."""
     uncompacted_entries = state.history.slice(state.compaction.upto)[: start - state.compaction.upto]
     saved = sum(tokens(weigh(entry)) - tokens(weigh(transcript.mask(entry))) for entry in uncompacted_entries)
     is_enough = transcript.estimate(state, 0) - saved <= ENOUGH * limit
@@ -270,7 +264,6 @@ def _mask_enough(state: ChatState, start: int, limit: int) -> Compaction | None:
 
 
 def _tell_history(state: ChatState, start: int, window: int) -> str:
-    """The history as text, cut in the middle if it does not fit."""
     entries = transcript.rebuild(state.history.take_first(start), state.compaction)
     text = "\n\n".join(_render(transcript.mask(entry)) for entry in entries)
     room = max(2_000, int(window * 2.5))

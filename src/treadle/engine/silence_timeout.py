@@ -82,13 +82,11 @@ def _tells(delta: Delta) -> bool:
 def delay(
     error: ModelError, failures: int, chance: float, base_s: float = BASE_S, left_s: float = math.inf
 ) -> float | None:
-    """Seconds to wait before the next attempt, or None when there is none. `chance` is in [0, 1). `left_s`: the longest
-    wait for a provider that is down."""
+    """Seconds before the next attempt; None: there is none. `left_s`: the longest wait for a provider that is down."""
     if error.kind not in _TRANSIENT or failures >= (UNREACHABLE_RETRIES if error.unreachable else RETRIES):
         return None
     wait = error.retry_after
     if wait is None:
         wait = float(min(base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1)), CAP_S))
-    if wait > LONGEST_WAIT_S:
-        return None
-    return None if error.kind in PROVIDER_DOWN and wait > left_s else wait
+    longest_s = min(left_s, LONGEST_WAIT_S) if error.kind in PROVIDER_DOWN else LONGEST_WAIT_S
+    return wait if wait <= longest_s else None

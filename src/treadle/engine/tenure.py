@@ -37,8 +37,7 @@ STOPPED: Final = Stopped()
 
 
 class CancelScope:
-    """A block of the running task that others may cancel: the task goes on behind the block, unless it was cancelled
-    itself meanwhile."""
+    """A block that others may cancel: the task goes on behind it, unless it was cancelled itself meanwhile."""
 
     __slots__ = ("_before", "_open", "_task", "cancelled")
 
@@ -84,18 +83,14 @@ class Tenure:
         self.ahead: Ahead | None = None  # returns the events that are committed with every append: one commit a step
         self.leaving = False  # True if the worker is about to exit: running effects are recorded, and no new one begins
         self.under_way: ChatState | None = None
-        """The state in which an effect began that has not ended here. `state` may contain its end already, recorded by
-        the worker that took the chat over."""
+        """The state in which an open effect began. `state` may have its end already, by the next worker of the chat."""
         self.reserved: list[Usage] = []  # estimated usage of model calls inside tool calls, until the real is recorded
         self._log = log
         self._outputs: dict[CallKey, str] = {}  # the end of the output of running calls: kept if the call is stopped
         self._writing = asyncio.Lock()
 
-    async def append(self, *events: Event, durable: bool = True) -> None:
-        """Record a decision. HeadMoved: the state is fresh, decide again."""
-        await self._append(events, durable)
-
-    async def _append(self, events: tuple[Event, ...], durable: bool, patience_s: float = 0.0) -> None:
+    async def append(self, *events: Event, durable: bool = True, patience_s: float = 0.0) -> None:
+        """Record a decision, for `patience_s` at a busy store. HeadMoved: the state is fresh, decide again."""
         async with self._writing:
             try:
                 await self._append_patiently(events, durable, patience_s)
@@ -113,7 +108,6 @@ class Tenure:
             self.released = not runnable(self.state)
 
     async def _append_patiently(self, events: tuple[Event, ...], durable: bool, patience_s: float) -> None:
-        """Append, and again for so long while the store is busy or away."""
         clock = self._log.clock
         until, lost_answer = clock.monotonic() + patience_s, False
         while True:
@@ -138,7 +132,7 @@ class Tenure:
         struck = False
         while True:
             try:
-                return await self._append(events, durable, self._lease_s)
+                return await self.append(*events, durable=durable, patience_s=self._lease_s)
             except HeadMoved:
                 continue
             except StoreError:
@@ -152,7 +146,6 @@ class Tenure:
         self._log.live(self.state.chat, event)
 
     def show_output(self, call: CallKey, text: str) -> None:
-        """Tell readers what a call writes, and keep the end of it."""
         self._outputs[call] = (self._outputs.get(call, "") + text)[-OUTPUT_KEPT:]
         self.live(ExecutionOutput(call, text))
 

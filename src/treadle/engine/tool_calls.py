@@ -101,8 +101,8 @@ async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -
     """End the processes of a call for good. Its changes so far are recorded: they can be undone like any others."""
     outcome = await end(tool, invocation)
     events = await retry_once(lambda: workspace_events(invocation.call, outcome, deps))
-    if events or (outcome is not None and outcome.facts):
-        await tenure.record(*events, *(outcome.facts if outcome is not None else ()))
+    if events := [*events, *(outcome.facts if outcome is not None else ())]:
+        await tenure.record(*events)
 
 
 async def run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:

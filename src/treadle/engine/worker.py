@@ -21,7 +21,17 @@ from treadle.engine.loop import advance, effect_free_events
 from treadle.engine.recovery import open_keys, settle_calls
 from treadle.engine.tenure import BUSY_PAUSE_S, WATCH_S, CancelScope, Tenure
 from treadle.engine.tool_calls import stop
-from treadle.errors import ChatBusy, Damaged, LeaseLost, NewerSchema, NotFound, StoreBusy, StoreError, TreadleError
+from treadle.errors import (
+    ChatBusy,
+    Damaged,
+    HeadMoved,
+    LeaseLost,
+    NewerSchema,
+    NotFound,
+    StoreBusy,
+    StoreError,
+    TreadleError,
+)
 from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.events import ActionRequired, CheckCompleted
@@ -33,7 +43,7 @@ class Hold:
     """One lease of a chat while it is driven: by which task, and how to end that without ending the task. A chat whose
     lease ran out may be claimed again while its old hold still ends, so that a hold is removed only by itself."""
 
-    __slots__ = ("ended", "lease", "lost", "resting", "scope", "task", "tenure")
+    __slots__ = ("ended", "lease", "resting", "scope", "task", "tenure")
 
     def __init__(self, lease: Lease, task: asyncio.Task[Any]) -> None:
         self.lease = lease
@@ -41,7 +51,6 @@ class Hold:
         self.scope = CancelScope()
         self.tenure: Tenure | None = None
         self.resting = False  # True if the chat is held without being driven, because it failed a moment ago
-        self.lost = False  # True if another worker has the lease now
         self.ended = asyncio.Event()
 
     @property
@@ -73,6 +82,7 @@ class Worker:
         self._afterwards: set[asyncio.Task[None]] = set()  # what is left to do for chats that are not held any more
         self.leaving = False  # once set, nothing is taken any more, and what is driven is left at its next seam
         deps.log.states.is_driven = self.holds
+        deps.log.on_news = self._drop_timer
         self._closing = False  # True if cancelled tasks close their calls: the next worker may be on another machine
 
     @property
@@ -81,7 +91,6 @@ class Worker:
 
     @property
     def load(self) -> int:
-        """How many chats are driven, or about to be."""
         idle = {chat for chat, hold in self._held.items() if hold.resting} | set(self._lending)
         return len(self._held) - len(idle) + len(self._taken) + self._reserved
 
@@ -95,7 +104,6 @@ class Worker:
         return hold.lease.epoch if hold is not None else None
 
     def holds(self, chat: ChatId) -> bool:
-        """True if this worker drives the chat, or is about to."""
         return chat in self._held or chat in self._taken
 
     @contextlib.contextmanager
@@ -135,7 +143,7 @@ class Worker:
             lease = await self.claim(chat)
             if lease is None:
                 return
-            hold = await self._hold(lease)
+            hold = await self.hold(lease)
             # A command of this process is known here. One of another process found the chat held if it came before the
             # lease was given back, so that only this worker can take it up, unless both were one commit.
             if chat in self._taken:
@@ -149,7 +157,6 @@ class Worker:
             self._postponed[chat] = None
 
     async def _is_waiting(self, chat: ChatId) -> bool:
-        """Returns True if the chat needs a worker and has none."""
         listed = await self._deps.store.get(chat)
         line = listed.summary
         is_due = line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
@@ -225,12 +232,8 @@ class Worker:
                         raise
                     await clock.sleep(BUSY_PAUSE_S)
 
-    async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> bool:
-        """Drive a chat under its lease; False when the lease was lost. With `rest_s` the lease is held idle that long
-        first, so that no other worker takes the chat either."""
-        return not (await self._hold(lease, rest_s)).lost
-
-    async def _hold(self, lease: Lease, rest_s: float = 0.0) -> Hold:
+    async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> Hold:
+        """Drive a chat under its lease, which is held idle for `rest_s` first: no other worker takes the chat."""
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew(), name="renew leases")
         task = asyncio.current_task()
@@ -285,9 +288,8 @@ class Worker:
 
     def _withdraw(self, hold: Hold) -> None:
         """Another worker has the chat now: processes of its calls here must not outlive their settlement."""
-        hold.lost, tenure = True, hold.tenure
-        if tenure is not None:
-            self._do_afterwards(withdraw(tenure, self._deps), f"withdraw from {tenure.lease.chat}")
+        if hold.tenure is not None:
+            self._do_afterwards(withdraw(hold.tenure, self._deps), f"withdraw from {hold.lease.chat}")
 
     def _do_afterwards(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -353,7 +355,8 @@ class Worker:
                 self._waking[lease.chat] = asyncio.get_running_loop().call_later(delay, self._wake, lease.chat)
 
     async def _put_right(self, tenure: Tenure) -> None:
-        """A chat with nothing to do, whose line in the store says otherwise, would be claimed again and again."""
+        """A chat with nothing to do, whose line in the store says otherwise, would be claimed again and again. If a
+        command came in between, its line is the newer one and stays."""
         if tenure.released or runnable(tenure.state):
             return
         line = summary(tenure.state)
@@ -361,9 +364,11 @@ class Worker:
         stored_summary = (await store.get(chat)).summary
         if (stored_summary.runnable, stored_summary.wake_ms) != (line.runnable, line.wake_ms):
             if tenure.state.creation_lost:  # its owner and title are only in that line
-                line = replace(stored_summary, status=line.status, runnable=line.runnable, wake_ms=line.wake_ms)
-            await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
-            tenure.released = True
+                fields = ("head", "status", "runnable", "wake_ms")
+                line = replace(stored_summary, **{field: getattr(line, field) for field in fields})
+            with contextlib.suppress(HeadMoved):
+                await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
+                tenure.released = True
 
     async def _state(self, lease: Lease) -> ChatState:
         """The state to begin from: the cached state if it is the whole log as of the lease, else the loaded one."""
@@ -377,6 +382,11 @@ class Worker:
     def _wake(self, chat: ChatId) -> None:
         self._waking.pop(chat, None)
         self.start(chat)
+
+    def _drop_timer(self, chat: ChatId) -> None:
+        """A chat that was answered, interrupted or deleted has no deadline to be woken for."""
+        if chat in self._waking and ((state := self._deps.log.peek(chat)) is None or not wake_ms(state)):
+            self._cancel_waking(chat)
 
     def _cancel_waking(self, chat: ChatId) -> None:
         if timer := self._waking.pop(chat, None):
@@ -449,8 +459,7 @@ class Worker:
 
 async def withdraw(tenure: Tenure, deps: Deps) -> None:
     """The lease is lost (fault 4). A command of this worker belongs to the worker that took the chat over, which may
-    collect it if it runs on this machine. As soon as the log has its result, the command has no purpose any more and is
-    ended; nothing is written."""
+    collect it on this machine. As soon as the log has its result, the command is ended; nothing is written."""
     tenure.state = tenure.under_way or tenure.state
     mine = set(open_keys(tenure.state))
     while mine:
@@ -493,8 +502,7 @@ async def _end(tenure: Tenure, key: CallKey, deps: Deps) -> None:
 
 
 def _check_of(state: ChatState, key: CallKey) -> OpenCheck | None:
-    check = state.run.check if state.run is not None else None
-    return check if check is not None and check.check == key else None
+    return state.run.check if state.run is not None and state.run.check and state.run.check.check == key else None
 
 
 def _find_call_by_key(tenure: Tenure, key: CallKey, deps: Deps) -> tuple[Tool, Invocation] | None:

@@ -83,8 +83,6 @@ class Output(Value, frozen=True):
 
 
 class KnownCommand(Value, frozen=True):
-    """A command of a chat of which something is kept."""
-
     call: CallKey
     running: bool
     background: bool = False
@@ -94,8 +92,6 @@ class KnownCommand(Value, frozen=True):
 
 
 class Command(Protocol):
-    """One command under its supervisor, running or ended."""
-
     @property
     def folder(self) -> str: ...
 
@@ -126,8 +122,7 @@ class Command(Protocol):
 
     def since(self, token: str, end: int | None = None) -> tuple[int, int]:
         """From where to where the output is new since this was last asked with another token; asked again with the same
-        one, it begins where it began. With `end`, only what stands before that counts as seen. Counts as a `touch`.
-        Blocks for a moment."""
+        one, it begins where it began. `end`: only what stands before it counts as seen. A `touch`. Blocks."""
 
     def first(self, token: str) -> bool:
         """True for the first token ever asked with, always: for what is to be told once. Blocks for a moment."""
@@ -152,8 +147,7 @@ class Commands(Protocol):
         """This machine since it was switched on, a colon, this home: a command started here is found here, or lost."""
 
     def network_log(self, chat: ChatId, call: CallKey) -> str:
-        """The file in which the proxy of this command writes what it reached; see `treadle.ports.sandbox.Hosts`. It
-        goes with the command."""
+        """The file of what the command reached, which goes with it; see `treadle.ports.sandbox.Hosts`."""
 
     def view(self, chat: ChatId, call: CallKey) -> str:
         """The folder of the view that the command of this call has, or would have: with `upper` and `work` in it, and
@@ -162,8 +156,7 @@ class Commands(Protocol):
     async def start(self, chat: ChatId, call: CallKey, job: CommandSpec) -> Command:
         """Start a command, once: when the call has one already, that one is given back."""
 
-    async def find(self, chat: ChatId, call: CallKey) -> Command | None:
-        """The command of this call, if it was ever started."""
+    async def find(self, chat: ChatId, call: CallKey) -> Command | None: ...
 
     def is_key_used(self, chat: ChatId, call: CallKey) -> bool:
         """True if this key was ever used: by a command that ran, was to run, or was cancelled. Blocks for a moment."""
@@ -175,8 +168,7 @@ class Commands(Protocol):
     async def list_commands(self, chat: ChatId) -> Sequence[KnownCommand]:
         """The commands of this chat, oldest first, without those that were forgotten."""
 
-    async def running(self, chat: ChatId) -> Sequence[CallKey]:
-        """The calls of this chat whose commands have not ended."""
+    async def running(self, chat: ChatId) -> Sequence[CallKey]: ...
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
         """Remove what is kept of an ended command whose result is recorded; that it was started stays known."""

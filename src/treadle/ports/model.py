@@ -1,6 +1,5 @@
 """A language model, independent of vendors. An adapter converts a request to one provider's bytes and its stream to
-neutral deltas; it never retries, never records and never runs a call. `treadle.chat.assembly` assembles the deltas into
-an answer."""
+neutral deltas; it never retries, never records and never runs a call. `treadle.chat.assembly` assembles the deltas."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -93,7 +92,6 @@ class Memo:
         return entries[count:] if grown else entries
 
     def see(self, entries: Sequence[Entry]) -> None:
-        """Their pictures are read."""
         self._seen = (len(entries), entries[-1] if entries else None)
 
     def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
@@ -113,8 +111,6 @@ NOTHING_WITHHELD: frozenset[str] = frozenset()
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """Everything a provider must know for one call."""
-
     system: str
     entries: Sequence[Entry]  # repaired: every call is followed by exactly one result, in order (L-20)
     tools: tuple[ToolSpec, ...] = ()
@@ -150,8 +146,6 @@ class Model(Protocol):
 
 
 class Models(Protocol):
-    """Finds a model by its `provider:name`."""
-
     def get(self, ref: str) -> Model:
         """ConfigError with a sentence that says what to set when the model cannot be used."""
 

@@ -21,8 +21,7 @@ class Observer:
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         """The model has begun to answer, so long after it was asked."""
 
-    def on_answer(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
-        """The model has answered."""
+    def on_answer(self, chat: ChatId, turn: int, ending: FinishDelta) -> None: ...
 
     def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
         """Return a context. Work inside it belongs to the chat's run; with `call`, to that call."""

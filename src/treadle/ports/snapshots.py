@@ -69,15 +69,13 @@ class Snapshots(Protocol):
         are completed. No decision is stored: after a crash, the files show whether the changes were applied."""
 
     def assess(self, files: Sequence[FileChange]) -> Effect:
-        """These changes as a judge must see them: marked where git tracks a file in a folder of caches, and with what
-        they mean to git (S-23)."""
+        """These changes as a judge sees them: with tracked files in cache folders, and their effect on git (S-23)."""
 
     def is_unfinished(self, name: str) -> bool:
         """True if the changes of this name were decided but are not completely applied."""
 
     def content(self, digest: str, limit: int = 0) -> bytes:
-        """The bytes of this hash, kept or remembered. NotFound if they are neither (any more); ToolError if there are
-        more than `limit` (0: any size)."""
+        """The bytes of this hash, if kept or remembered, else NotFound. ToolError above `limit` bytes (0: any size)."""
 
     def is_after_image(self, digest: str) -> bool:
         """True if a change left bytes of this hash, as far as remembered: then they were not written by a person."""
@@ -110,11 +108,9 @@ class Snapshots(Protocol):
         """Note that a frozen state of a view was committed: the effect of the view is what changed since then."""
 
     def discard(self, name: str) -> Effect | None:
-        """Decide that the effect of this call is never committed. If a commit was decided before, it is completed and
-        returned."""
+        """Decide that the effect is never committed. A commit that was decided before is completed and returned."""
 
-    def is_decided(self, name: str) -> bool:
-        """True if it is decided whether the effect of this call is committed or discarded."""
+    def is_decided(self, name: str) -> bool: ...
 
     def is_apply_decided(self, name: str) -> bool:
         """True if it is decided that the changes of this name are applied: now, or by the next call for them."""

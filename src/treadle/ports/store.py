@@ -37,8 +37,6 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A chat in a list: its summary, and whether a live worker holds it."""
-
     summary: ChatSummary
     leased: bool
     change_number: int = 0  # the number of its last change, higher than that of every change in the store before it
@@ -75,7 +73,6 @@ class Remembered(msgspec.Struct, frozen=True):
         return self.time_ms - ANSWER_MS
 
     def refuse(self) -> AlreadyAnswered:
-        """The error for a request that comes again under this answer's key."""
         text = f"the request with the key {self.key!r} was answered before; this is the answer that it got"
         return AlreadyAnswered(text, request=self.request, status=self.status, body=self.body)
 
@@ -85,7 +82,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     chat: ChatId
     records: Sequence[Record]  # the first one's seq must be the chat's head + 1, else HeadMoved
-    summary: ChatSummary
+    summary: ChatSummary  # without records, its head must be the chat's, else HeadMoved
     lease: Lease | None = None  # its epoch must be the newest and not released, else LeaseLost; None: a command
     durable: bool = True  # the commit survives a power cut, not only the death of the process
     release: bool = False  # give the lease back as well, also one that is taken here: its epoch is then used up
@@ -94,6 +91,11 @@ class Commit(msgspec.Struct, frozen=True):
     no lease may be active, else ChatBusy."""
     answer: Remembered | None = None  # remembered in the same commit; AlreadyAnswered if its owner's key has one
     drop_deltas: bool = False  # True if the chat's live text is in the log now, or void: its stored deltas are deleted
+
+    @property
+    def first(self) -> int:
+        """The number behind the head on which the commit is based."""
+        return self.records[0].seq if self.records else self.summary.head + 1
 
 
 Reach = tuple[int, int, int]  # how far a reader of live text is: epoch, turn and number of the last delta it has
@@ -192,13 +194,11 @@ class Store(Protocol):
     async def get_blob(self, digest: str) -> bytes:
         """NotFound when there is no such blob; Damaged when its bytes do not have this hash."""
 
-    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
-        """Replace the chat's snapshot."""
+    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None: ...
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None: ...
 
-    async def recall(self, owner: str, key: str) -> Remembered | None:
-        """The answer that is remembered under an owner's key."""
+    async def recall(self, owner: str, key: str) -> Remembered | None: ...
 
     async def remember(self, answer: Remembered) -> None:
         """Keep an answer that goes with no append; AlreadyAnswered if there is one under its key. Answers are kept for

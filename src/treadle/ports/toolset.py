@@ -1,5 +1,4 @@
-"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; adapters implement
-them."""
+"""Tools that the loop can run: it knows their specs and calls `prepare`, `run` and `settle`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -8,59 +7,43 @@ import msgspec
 
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.model import ModelRequest
+from treadle.protocol import events as e
 from treadle.protocol.content import Image, KnownFile, Shell, ToolRequest, Value
-from treadle.protocol.events import (
-    JobEnded,
-    JobSettled,
-    JobStarted,
-    ModelNotice,
-    PlanUpdated,
-    SandboxNotice,
-    SubagentCompleted,
-    TaskComplete,
-)
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions, NetworkChoice, Project
 from treadle.protocol.tools import ToolSpec
 
-Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | JobSettled | SubagentCompleted
+_JobFact = e.JobStarted | e.JobEnded | e.JobSettled
+Fact = e.PlanUpdated | e.TaskComplete | e.SandboxNotice | e.ModelNotice | e.SubagentCompleted | _JobFact
 """The events that a tool may record beside its result."""
 
 AskModel = Callable[[ModelRequest], Awaitable[str]]
-"""Calls the chat's model during a tool call, on the chat's budget; the cost is recorded. ToolError, with the reason, if
-there is no answer."""
+"""Calls the chat's model during a tool call, on the chat's budget, and records it. ToolError without an answer."""
 
 
 class Trial(Value, frozen=True):
-    """The plan for running a command on a view. Recorded before the command starts, since a command that can use the
-    network must not be repeated (D-02)."""
+    """The plan for running a command on a view. Recorded first: one with network must not be repeated (D-02)."""
 
     plan: dict[str, Any]
-    begins: bool = True
-    """True if the trial starts a command; False if it adopts a running one."""
+    begins: bool = True  # True if the trial starts a command; False if it adopts a running one
     network: bool = False
-    open: bool = True
-    """True if it is not decided yet."""
+    open: bool = True  # True if it is not decided yet
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """The changes that a call would make to the project: for a command, found by running it on a view (W-09); for a
-    file change, planned."""
+    """The changes that a call would make to the project: of a command, on a view (W-09); of a file change, planned."""
 
     diff_text: str
     """The effect of a command as a diff, for the person who allows it. Changes of files are shown by `preview`."""
     files: tuple[FileChange, ...] = ()
-    uncaptured: tuple[Uncaptured, ...] = ()
-    """The paths that a commit would leave out, with the reasons."""
+    uncaptured: tuple[Uncaptured, ...] = ()  # the paths that a commit would leave out, with the reasons
     unrecoverable: tuple[str, ...] = ()
     """Paths whose bytes it would remove, and which exist nowhere else: not in git, nor made by a change of Treadle."""
     wants_network: str = ""
-    """The hosts that it failed to reach, as patterns separated by spaces. `all`: unknown hosts. Empty: it did not fail
-    because of the network."""
+    """The hosts that it failed to reach, as patterns separated by spaces; `all`: unknown hosts; empty: none."""
     command: str = ""
     """The command line whose effect it is, if another call than this one started it: a background command (W-10)."""
-    history: tuple[str, ...] = ()
-    """See `treadle.ports.snapshots.Effect`."""
+    history: tuple[str, ...] = ()  # see `treadle.ports.snapshots.Effect`
     shell: Shell | None = None
     """The shell in which that command was started; None: not known, as of jobs of earlier versions."""
 
@@ -79,39 +62,28 @@ class Invocation(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     plan: dict[str, Any] | None = None
     options: ChatOptions = ChatOptions()
-    shell: Shell = Shell()
-    """The chat's shell as the last command left it (T-14)."""
-    known_files: Mapping[str, str] = {}
-    """By path: the SHA-256 of the file as the model knows it (T-13)."""
-    outputs: Mapping[str, str] = {}
-    """By call: the blob with the whole output of a result that was cut (T-11)."""
+    shell: Shell = Shell()  # the chat's shell as the last command left it (T-14)
+    known_files: Mapping[str, str] = {}  # by path: the SHA-256 of the file as the model knows it (T-13)
+    outputs: Mapping[str, str] = {}  # by call: the blob with the whole output of a result that was cut (T-11)
     by_person: bool = False
     """True if a person makes the call, not the model: then the files that the model has seen do not matter (L-18)."""
-    approved: bool = False
-    """True if a person allowed this very call."""
-    edited: bool = False
-    """True if that person changed the arguments: they know the text of the call but not its effect."""
+    approved: bool = False  # True if a person allowed this very call
+    edited: bool = False  # True if that person changed the arguments: they know the text of the call but not its effect
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False
     """The hosts that a person or a standing rule allowed for this call, in addition to the chat's options."""
-    reaches: bool = False
-    """True if a person let this very call reach hosts."""
-    barred: tuple[str, ...] = ()
-    """The hosts that a rule denies, which no other setting can allow."""
+    reaches: bool = False  # True if a person let this very call reach hosts
+    barred: tuple[str, ...] = ()  # the hosts that a rule denies, which no other setting can allow
     changed_paths: frozenset[str] = frozenset()
     """Paths that this run has changed and that still exist: their content is the chat's own."""
-    trial: Trial | None = None
-    """The last recorded trial of the call."""
+    trial: Trial | None = None  # the last recorded trial of the call
     judge: Callable[[Rehearsal], Awaitable[str]] | None = None
     """Returns the reason why the changes of a command on its view are not committed; empty: they are committed. For
     commands that were not judged before they ran: checks."""
-    discard: str = ""
-    """The reason why no change of a command is committed; empty: changes are committed (S-07)."""
-    answers: tuple[str, ...] = ()
-    """People's answers to questions during this call, the latest last."""
-    ask_model: AskModel | None = None
-    """Asks the chat's model, on the chat's budget; it is recorded."""
+    discard: str = ""  # the reason why no change of a command is committed; empty: changes are committed (S-07)
+    answers: tuple[str, ...] = ()  # people's answers to questions during this call, the latest last
+    ask_model: AskModel | None = None  # asks the chat's model, on the chat's budget; it is recorded
 
     @property
     def root(self) -> str:
@@ -123,8 +95,6 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 class Question(Value, frozen=True):
-    """A question that a person must answer before a call can continue."""
-
     text: str
     options: tuple[str, ...] = ()
     plan: dict[str, Any] | None = None
@@ -135,29 +105,22 @@ class Outcome(Value, frozen=True):
     """The result of a call. The model receives `text`; for a failure raise ToolError instead."""
 
     text: str
-    summary: str = ""
-    """One line for people; empty takes the first line of the text."""
+    summary: str = ""  # one line for people; empty takes the first line of the text
     success: bool = True
     diff_stat: DiffStat | None = None
     files: tuple[FileChange, ...] = ()
-    source: Source = "tool"
-    """How the changes of files were made, or found."""
+    source: Source = "tool"  # how the changes of files were made, or found
     uncaptured: tuple[Uncaptured, ...] = ()
     git: str = ""
-    conflicts: tuple[FileConflict, ...] = ()
-    """Files that others changed meanwhile, for which nothing was done."""
-    effect: Literal["", "view", "direct"] = ""
-    """How a command reached the project (W-08, W-10)."""
+    conflicts: tuple[FileConflict, ...] = ()  # files that others changed meanwhile, for which nothing was done
+    effect: Literal["", "view", "direct"] = ""  # how a command reached the project (W-08, W-10)
     facts: tuple[Fact, ...] = ()
-    output: str = ""
-    """The hash of the full output in the blob store."""
+    output: str = ""  # the hash of the full output in the blob store
     sandbox: str = ""
     known_files: tuple[KnownFile, ...] = ()
     shell: Shell | None = None
-    images: tuple[Image, ...] = ()
-    """Pictures that the model is shown beside the text."""
-    hosts: tuple[str, ...] = ()
-    """The hosts that a command reached; see `ExecutionComplete`."""
+    images: tuple[Image, ...] = ()  # pictures that the model is shown beside the text
+    hosts: tuple[str, ...] = ()  # the hosts that a command reached; see `ExecutionComplete`
     question: Question | None = None
     """The call is not over: this has to be answered first. Then it is run again, with the answer."""
 
@@ -188,8 +151,7 @@ class Tool(Protocol):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         """Find out what the call would change, and leave the project as it is. A command is carried out on a
-        copy-on-write view, by the invocation's `trial`; `run` then makes this very effect the project's own. None:
-        that cannot be had here."""
+        copy-on-write view, by the invocation's `trial`; `run` then commits this very effect. None: impossible here."""
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         """End everything that this call started, in any process: the run was interrupted, or the call took too long. No
@@ -239,8 +201,7 @@ class ToolSource(Protocol):
         """A tool that there is now, listed or not."""
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
-        """Wait for the tool of a call that is not known yet, if its server is starting or may have new tools. The
-        reason if that server cannot be used."""
+        """Wait for an unknown tool, if its server starts or may have new ones; the reason if it cannot be used."""
 
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that names another."""

@@ -71,8 +71,6 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 class Paths(msgspec.Struct, frozen=True):
-    """Files that were found: the first by path, and how many there are in all."""
-
     paths: tuple[str, ...]
     total: int
     complete: bool = True
@@ -92,8 +90,7 @@ class Workspace(Protocol):
     """Paths are relative to the root, or absolute inside it. All methods block; call them from a thread."""
 
     @property
-    def path(self) -> str:
-        """The root itself, absolute and without links."""
+    def path(self) -> str: ...
 
     @property
     def world(self) -> WorldMount | None:
@@ -102,17 +99,14 @@ class Workspace(Protocol):
     def relative(self, path: str) -> str:
         """The path as it is shown and recorded: relative to the root, `.` for the root itself."""
 
-    def stat(self, path: str) -> FileStat | None:
-        """Return the entry at the path, or None."""
+    def stat(self, path: str) -> FileStat | None: ...
 
-    def inspect(self, path: str) -> FileStat | None:
-        """Return the entry at the path without following a link, or None."""
+    def inspect(self, path: str) -> FileStat | None: ...
 
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         """The whole of a regular file; ToolError if it is none, or larger than `limit` bytes (0: any size)."""
 
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """The bytes of a regular file from its beginning, a piece at a time."""
+    def chunks(self, path: str) -> Iterator[bytes]: ...
 
     def digest(self, path: str) -> str | None:
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
@@ -147,8 +141,7 @@ class WorldFiles(Protocol):
     """Where the files of a root are that do not lie at its path: in a world (W-11)."""
 
     @property
-    def name(self) -> str:
-        """The world's."""
+    def name(self) -> str: ...
 
     @property
     def folder(self) -> str:
@@ -161,8 +154,7 @@ class WorldFiles(Protocol):
         """Record the original states of these paths, which are about to change or have changed. A later merge with
         changes from outside needs them."""
 
-    def mount(self) -> WorldMount:
-        """Return the mount that a sandbox puts in the place of the root."""
+    def mount(self) -> WorldMount: ...
 
 
 _LONGEST = 300

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.homes import seed
 from tests.processes import running_with, unlike_any_other
@@ -17,7 +18,7 @@ from treadle.base.types import ChatId
 from treadle.engine import worker
 from treadle.engine.pool import WorkerPool
 from treadle.errors import ChatBusy, Refused, StoreBusy
-from treadle.ports.store import Lease, Listed
+from treadle.ports.store import Commit, Lease, Listed
 from treadle.protocol.commands import Send
 from treadle.protocol.events import ExecutionComplete, RunEnd, TrialStart, TurnEnd, TurnStart
 from treadle.protocol.tools import DynamicTool
@@ -397,6 +398,56 @@ async def test_timers_of_deadlines_end_with_the_answer() -> None:  # A-05
             async for _ in chat.submit({action.call: "sunny"}):
                 pass
             assert agent.worker._waking == {}
+
+
+@pytest.mark.parametrize("act", ["interrupt", "supersede", "delete", "submit elsewhere"])
+async def test_timers_of_deadlines_end_when_the_chat_waits_no_more(act: str) -> None:  # A-05
+    """No worker takes the chat up here, so that nothing but the timer itself would end its timer."""
+    store = MemoryStore()
+    model = ScriptedModel([[Call("weather")], Say("Done.")])
+    async with Agent(store, model=model, builtin=False) as agent, Agent(store, model=model, builtin=False) as other:
+        tools = [DynamicTool("weather", "Tells the weather.", {"type": "object"})]
+        chat = await agent.chat(dynamic_tools=tools)
+        assert (await chat.ask("go")).reason == "action_required"
+        await until(lambda: len(agent.worker._waking) == 1)
+        match act:
+            case "interrupt":
+                await chat.interrupt()
+            case "supersede":
+                await agent.deps.log.execute(chat.id, Send("Never mind.", delivery="steering"))
+            case "delete":
+                await chat.delete()
+            case _:
+                (action,) = await chat.actions()
+                async for _ in other.chat(chat.id).submit({action.call: "sunny"}):
+                    pass
+                await agent.deps.log.load(chat.id)  # for a reader, say
+        assert agent.worker._waking == {}
+
+
+class CommandBetween(MemoryStore):
+    """A store in which a command of another process comes while a worker looks at the line of a chat."""
+
+    command: Callable[[], Coroutine[Any, Any, object]] | None = None
+
+    async def get(self, chat: ChatId) -> Listed:
+        if self.command is not None:
+            command, self.command = self.command, None
+            await command()
+        return await super().get(chat)
+
+
+async def test_a_command_that_comes_while_a_line_is_corrected_is_not_hidden() -> None:  # D-03
+    """The correction is of an older state: it must not say that the chat has nothing to do."""
+    store, model = CommandBetween(), ScriptedModel([Say("Done.")])
+    async with Agent(store, model=model, builtin=False) as agent, Agent(store, model=model, builtin=False) as other:
+        chat = await agent.chat()
+        wrong_line = replace((await store.get(chat.id)).summary, runnable=True)
+        await store.append(Commit(chat.id, (), wrong_line))
+        store.command = lambda: other.deps.log.execute(chat.id, Send("go"))
+        await agent.worker.drive(chat.id)
+        assert [event.data.reason for event in await chat.events() if isinstance(event.data, RunEnd)] == ["done"]
+        assert await check(store, chat.id) == []
 
 
 async def test_recovery_runs_calls_side_by_side_that_ran_so() -> None:  # L-06, D-02

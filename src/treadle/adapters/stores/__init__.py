@@ -1,5 +1,4 @@
-"""The stores. `open_store` opens the one at an address, an SQLite file or `postgresql://…`, and imports it only
-then."""
+"""The stores. `open_store` imports and opens the one at an address: an SQLite file, or `postgresql://…`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -96,8 +96,7 @@ class ChatInspection:
 
 
 def make_lost_record(packed: Packed, reason: str) -> wire.Record:
-    envelope = Envelope(packed.seq, ChatId(""), packed.time_ms, RecordLost(packed.type, reason), packed.epoch)
-    return wire.encode(envelope)
+    return wire.encode(Envelope(packed.seq, ChatId(""), packed.time_ms, RecordLost(packed.type, reason), packed.epoch))
 
 
 def _missing(seq: int) -> Packed:

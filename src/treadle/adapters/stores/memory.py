@@ -46,8 +46,6 @@ class _Chat:
 
 
 class MemoryStore:
-    """A `Store` that lives and dies with the process."""
-
     def __init__(self, clock: Clock | None = None, *, lease_s: float = port.LEASE_S) -> None:
         self._clock = clock or SystemClock()
         self._lease_s = lease_s
@@ -82,8 +80,8 @@ class MemoryStore:
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and entry.holds(lease)):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {entry.epoch}); write nothing more")
-        if records and records[0].seq != entry.head + 1:
-            raise HeadMoved(f"chat {chat} is at {entry.head}, not at {records[0].seq - 1}; read on and try again")
+        if commit.first != entry.head + 1:
+            raise HeadMoved(f"chat {chat} is at {entry.head}, not at {commit.first - 1}; read on and try again")
         check_gapless(records, entry.head + 1)
         self._keep_answer(commit.answer)
         entry.records.extend(records)

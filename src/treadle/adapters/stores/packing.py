@@ -39,7 +39,6 @@ class Packed(NamedTuple):
 
 
 def compress(body: bytes) -> tuple[int, bytes]:
-    """How the body is packed, and what is to be stored."""
     if len(body) > SMALL_OVER:
         large = len(body) > ZLIB_OVER
         compressor = None if large else _COMPRESSOR.copy()
@@ -134,7 +133,6 @@ def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -
 
 
 def place(summary: ChatSummary) -> Cursor:
-    """Where a chat stands in a list; the highest comes first."""
     return summary.updated_ms, summary.chat
 
 

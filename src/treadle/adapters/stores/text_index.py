@@ -3,6 +3,7 @@ cache, so that appending costs nothing. Knows no SQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from treadle.adapters.stores.packing import fold_case
@@ -79,9 +80,7 @@ class CatchingUp:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        try:
+        with suppress(StoreError):  # where nothing can be written, chats are read
             unindexed = await self._behind()
             for begin in range(0, len(unindexed), GROUP):
                 await self._take_in(unindexed[begin : begin + GROUP])
-        except StoreError:
-            pass  # where nothing can be written, chats are read

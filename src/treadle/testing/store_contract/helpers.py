@@ -1,5 +1,4 @@
-"""How the tests of the contract get their store, and small words for talking to it: chats with one record, appends,
-claims."""
+"""How the tests of the contract get their store, and short functions for chats with one record, appends and claims."""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
@@ -54,7 +53,6 @@ def summary(chat: ChatId, head: int = 1, **changes: object) -> ChatSummary:
 
 
 async def begin(store: Store, *chats: ChatId, **changes: object) -> None:
-    """Chats with one record."""
     for chat in chats:
         await store.create(summary(chat, 1, **changes), [record(1)])
 

@@ -49,15 +49,14 @@ class LeaseContract(OpensStore):
 
     async def test_an_append_can_give_the_lease_back(self, store: Store) -> None:
         lease = await begin_claimed(store, "w1", A, runnable=True)
-        await store.append(Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True))
+        await store.append(Commit(A, [record(2)], summary(A, 2), lease=lease, release=True))
         assert not (await store.get(A)).leased
         await assert_raises(LeaseLost, add(store, A, 3, lease))
         assert (await claim_lease(store, "w2", A)).epoch == lease.epoch + 1
 
     async def test_an_append_that_is_refused_gives_nothing_back(self, store: Store) -> None:
         lease = await begin_claimed(store, "w1", A)
-        with pytest.raises(HeadMoved):
-            await store.append(Commit(A, [record(5)], summary(A, 5), lease=lease, durable=True, release=True))
+        await assert_raises(HeadMoved, store.append(Commit(A, [record(5)], summary(A, 5), lease=lease, release=True)))
         await add(store, A, 2, lease)
 
     async def test_a_zombie_is_refused(self, store: Store, clock: ManualClock) -> None:
@@ -188,15 +187,13 @@ class LeaseContract(OpensStore):
         assert (await claim_lease(store, "w", now_ms=5_000)).chat == A
 
     async def test_a_finished_chat_is_not_claimed(self, store: Store) -> None:
-        await begin(store, A, runnable=True)
-        lease = await claim_lease(store, "w")
+        lease = await begin_claimed(store, "w", A, runnable=True)
         await add(store, A, 2, lease, runnable=False)
         await store.release(lease)
         assert await store.claim("w") is None
 
     async def test_an_expired_lease_is_found_by_the_claim_itself(self, store: Store, clock: ManualClock) -> None:
-        await begin(store, A, runnable=True)
-        await claim_lease(store, "w1")
+        await begin_claimed(store, "w1", A, runnable=True)
         clock.advance(LEASE_S - 0.5)
         assert await store.claim("w2") is None
         await assert_raises(ChatBusy, store.claim("w2", A))
@@ -204,8 +201,7 @@ class LeaseContract(OpensStore):
         assert await claim_lease(store, "w2") == Lease(A, 2, "w2", await store.head(A))
 
     async def test_renewing_extends(self, store: Store, clock: ManualClock) -> None:
-        await begin(store, A, B)
-        leases = [await claim_lease(store, "w", A), await claim_lease(store, "w", B)]
+        leases = [await begin_claimed(store, "w", chat) for chat in (A, B)]
         clock.advance(LEASE_S - 1)
         assert list(await store.renew(leases[:1])) == leases[:1]
         clock.advance(LEASE_S - 1)
@@ -217,18 +213,17 @@ class LeaseContract(OpensStore):
     async def test_a_lease_is_over_at_its_end_and_not_before(self, store: Store, clock: ManualClock) -> None:
         """For everybody who asks: a claim of this chat or of any, a command that takes it along, a list."""
         for chat in (A, B, C):
-            await begin(store, chat, runnable=True)
-            await claim_lease(store, "w1", chat)
+            await begin_claimed(store, "w1", chat, runnable=True)
         clock.advance(LEASE_S - MOMENT)
         new_lease = Lease(C, 2, "w2", 2)
         assert await store.claim("w2") is None
         await assert_raises(ChatBusy, store.claim("w2", B))
-        await assert_raises(ChatBusy, store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(C, [record(2)], summary(C, 2), take=new_lease)))
         assert [one.leased for one in await store.list()] == [True] * 3
         clock.advance(MOMENT)
         assert [one.leased for one in await store.list()] == [False] * 3
         assert not (await store.get(A)).leased
-        await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease))
+        await store.append(Commit(C, [record(2)], summary(C, 2), take=new_lease))
         assert (await claim_lease(store, "w2", B)).epoch == 2
         assert await claim_lease(store, "w2") == Lease(A, 2, "w2", 1)
 
@@ -237,7 +232,7 @@ class LeaseContract(OpensStore):
         renewed = await claim_lease(store, "w1", A)
         clock.advance(LEASE_S / 2)
         assert list(await store.renew([renewed])) == [renewed]
-        await store.append(Commit(B, [record(2)], summary(B, 2), durable=True, take=Lease(B, 1, "w1", 2)))
+        await store.append(Commit(B, [record(2)], summary(B, 2), take=Lease(B, 1, "w1", 2)))
         for seconds, leased in ((LEASE_S - MOMENT, True), (MOMENT, False)):
             clock.advance(seconds)
             assert [one.leased for one in await store.list()] == [leased] * 2
@@ -307,7 +302,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         lease = Lease(A, 1, "w1", 3)
         records = [record(2), record(3, epoch=1)]
-        await store.append(Commit(A, records, summary(A, 3, runnable=True), durable=True, take=lease))
+        await store.append(Commit(A, records, summary(A, 3, runnable=True), take=lease))
         assert (await store.get(A)).leased
         await assert_raises(ChatBusy, store.claim("w2", A))
         await add(store, A, 4, lease)
@@ -316,34 +311,31 @@ class LeaseContract(OpensStore):
 
     @pytest.mark.parametrize("epoch", [1, 3, 4])
     async def test_a_command_takes_only_the_next_epoch(self, store: Store, epoch: int) -> None:
-        await begin(store, A)
-        await store.release(await claim_lease(store, "w1", A))
+        await store.release(await begin_claimed(store, "w1", A))
         old_listed = await store.get(A)
         new_lease = Lease(A, epoch, "w2", 2)
-        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease)))
         assert (await store.get(A), await store.head(A)) == (old_listed, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
         lease = await begin_claimed(store, "w1", A)
         new_lease = Lease(A, 2, "w2", 2)
-        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease)))
         await add(store, A, 2, lease)
         clock.advance(LEASE_S + 1)
-        await store.append(Commit(A, [record(3)], summary(A, 3), durable=True, take=new_lease))
+        await store.append(Commit(A, [record(3)], summary(A, 3), take=new_lease))
         await assert_raises(LeaseLost, add(store, A, 4, lease))
 
     async def test_a_command_that_comes_too_late_takes_nothing(self, store: Store) -> None:
         await begin(store, A)
         await add(store, A, 2)
-        with pytest.raises(HeadMoved):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=Lease(A, 1, "w", 2)))
+        await assert_raises(HeadMoved, store.append(Commit(A, [record(2)], summary(A, 2), take=Lease(A, 1, "w", 2))))
         assert not (await store.get(A)).leased
 
     async def test_a_command_that_leaves_nothing_to_do_uses_its_epoch_up(self, store: Store) -> None:
         """The events that the rules added were written under that epoch; no later lease may have the same."""
         await begin(store, A)
         records = [record(2), record(3, epoch=1)]
-        take = Lease(A, 1, "w1", 3)
-        await store.append(Commit(A, records, summary(A, 3), durable=True, release=True, take=take))
+        await store.append(Commit(A, records, summary(A, 3), release=True, take=Lease(A, 1, "w1", 3)))
         assert not (await store.get(A)).leased
         assert (await claim_lease(store, "w2", A)).epoch == 2

@@ -7,17 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from treadle import errors
 from treadle.base.types import ChatId
-from treadle.errors import (
-    AlreadyAnswered,
-    ChatBusy,
-    ChatExists,
-    HeadMoved,
-    InvalidInput,
-    LeaseLost,
-    NotFound,
-    StoreError,
-)
 from treadle.ports.store import ANSWER_MS, LEASE_S, ChatFilter, Commit, Delta, Lease, Listed, Remembered, Store
 from treadle.protocol import wire
 from treadle.protocol.events import AssistantMessage, Envelope, Event, RecordLost, UserMessage
@@ -101,9 +92,8 @@ class ListContract(OpensStore):
         await begin(store, A, owner="ann", labels=("x",), title="one", updated_ms=1)
         await begin(store, B, owner="ann", labels=("x",), title="two", updated_ms=2)
         await begin(store, C, owner="bob", labels=("x",), title="one", updated_ms=3)
-        assert chats(
-            await store.list(ChatFilter(owner="ann", label="x", query="one", status="idle", archived=False))
-        ) == [A]
+        narrow = ChatFilter(owner="ann", label="x", query="one", status="idle", archived=False)
+        assert chats(await store.list(narrow)) == [A]
 
     async def test_pages_follow_each_other(self, store: Store) -> None:
         """Chats of the same moment too; each is on exactly one page."""
@@ -202,7 +192,7 @@ class ListContract(OpensStore):
         for _ in range(3):
             await asyncio.sleep(0)
         await store.close()
-        await assert_raises(StoreError, waiting)
+        await assert_raises(errors.StoreError, waiting)
 
 
 async def say(store: Store, chat: ChatId, seq: int, *events: Event) -> None:
@@ -261,8 +251,7 @@ class SaidContract(OpensStore):
 
     async def test_damaged_records_hide_no_others(self, store: Store) -> None:
         await begin(store, A)
-        broken = record(2, b"\xff{")
-        await store.append(Commit(A, [wire.Record(2, 0, UserMessage.TYPE, 1, 0, broken.body)], summary(A, 2)))
+        await store.append(Commit(A, [wire.Record(2, 0, UserMessage.TYPE, 1, 0, b"\xff{")], summary(A, 2)))
         await say(store, A, 2, UserMessage("still here"))
         assert await finds(store, ["still"], A, 3)
 
@@ -299,7 +288,7 @@ def delta(chat: ChatId, number: int, *, epoch: int = 1, turn: int = 1) -> Delta:
 
 async def put(store: Store, chat: ChatId, seq: int, remembered: Remembered, lease: Lease | None = None) -> None:
     new_summary = summary(chat, seq, title=remembered.body.decode("latin-1"))
-    await store.append(Commit(chat, [record(seq)], new_summary, lease=lease, durable=True, answer=remembered))
+    await store.append(Commit(chat, [record(seq)], new_summary, lease=lease, answer=remembered))
 
 
 class SideContract(OpensStore):
@@ -318,7 +307,7 @@ class SideContract(OpensStore):
         await put(store, A, 2, answer())
         old_listed = await store.get(A)
         for seq in (2, 3, 99):
-            with pytest.raises(AlreadyAnswered) as caught:
+            with pytest.raises(errors.AlreadyAnswered) as caught:
                 await put(store, A, seq, answer(body=b"second", request="r2"))
             assert (caught.value.status, caught.value.body, caught.value.request) == (204, b"\0first", "r1")
         assert await store.head(A) == 2
@@ -332,7 +321,7 @@ class SideContract(OpensStore):
         outcome = await asyncio.gather(*attempts, return_exceptions=True)
         assert outcome.count(None) == 1
         body = b"%d" % outcome.index(None)
-        assert all(isinstance(e, AlreadyAnswered) and e.body == body for e in outcome if e is not None)
+        assert all(isinstance(e, errors.AlreadyAnswered) and e.body == body for e in outcome if e is not None)
         assert sorted([await store.head(A), await store.head(B)]) == [1, 2]
 
     async def test_keys_of_others_are_others(self, store: Store) -> None:
@@ -345,34 +334,36 @@ class SideContract(OpensStore):
     async def test_a_refused_append_is_not_answered(self, store: Store) -> None:
         """The refusal is the server's to remember; the key is free."""
         lease = await begin_claimed(store, "w", A)
-        await assert_raises(HeadMoved, put(store, A, 9, answer()))
-        await assert_raises(LeaseLost, put(store, A, 2, answer(), Lease(A, 7, "w")))
-        await assert_raises(NotFound, put(store, NOBODY, 2, answer()))
+        await assert_raises(errors.HeadMoved, put(store, A, 9, answer()))
+        await assert_raises(errors.LeaseLost, put(store, A, 2, answer(), Lease(A, 7, "w")))
+        await assert_raises(errors.NotFound, put(store, NOBODY, 2, answer()))
         new_lease = Lease(A, lease.epoch + 1, "w2", 2)
-        with pytest.raises(ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease, answer=answer()))
-        with pytest.raises(InvalidInput):
-            await store.append(Commit(A, [record(2), record(4)], summary(A, 4), durable=True, answer=answer()))
+        with pytest.raises(errors.ChatBusy):
+            await store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease, answer=answer()))
+        with pytest.raises(errors.InvalidInput):
+            await store.append(Commit(A, [record(2), record(4)], summary(A, 4), answer=answer()))
         assert await store.recall("ann", "k") is None
         await put(store, A, 2, answer())
 
     async def test_a_chat_is_created_once_for_a_key(self, store: Store) -> None:
         await store.create(summary(A), records(1, 1), answer=answer())
-        await assert_raises(AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second")))
-        await assert_raises(NotFound, store.head(B))
-        await assert_raises(ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
+        await assert_raises(
+            errors.AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second"))
+        )
+        await assert_raises(errors.NotFound, store.head(B))
+        await assert_raises(errors.ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
         assert await store.recall("ann", "other") is None
         assert await store.recall("ann", "k") == answer()
 
     async def test_an_answer_without_an_append(self, store: Store) -> None:
         await store.remember(answer(body=b""))
-        await assert_raises(AlreadyAnswered, store.remember(answer(body=b"second")))
+        await assert_raises(errors.AlreadyAnswered, store.remember(answer(body=b"second")))
         assert await store.recall("ann", "k") == answer(body=b"")
 
     async def test_answers_are_dropped_after_a_day(self, store: Store) -> None:
         await store.remember(answer("old"))
         await store.remember(answer("younger", time_ms=NOW + 1))
-        await assert_raises(AlreadyAnswered, store.remember(answer("old", time_ms=NOW + ANSWER_MS)))
+        await assert_raises(errors.AlreadyAnswered, store.remember(answer("old", time_ms=NOW + ANSWER_MS)))
         await store.remember(answer("new", time_ms=NOW + ANSWER_MS + 1))
         assert await store.recall("ann", "old") is None
         assert await store.recall("ann", "younger") is not None
@@ -382,8 +373,7 @@ class SideContract(OpensStore):
 
     async def test_live_text_is_read_on_from_where_one_was(self, store: Store) -> None:
         for chat in (A, B):
-            await begin(store, chat)
-            await claim_lease(store, "w", chat)
+            await begin_claimed(store, "w", chat)
         await store.put_deltas([delta(A, 1), delta(B, 1), delta(A, 2)])
         await store.put_deltas([delta(A, 3), delta(A, 1, turn=2)])
         await store.put_deltas([])
@@ -395,16 +385,14 @@ class SideContract(OpensStore):
         assert [*await store.read_deltas({})] == []
 
     async def test_live_text_goes_with_the_message(self, store: Store) -> None:
-        await begin(store, A, B)
-        lease = await claim_lease(store, "w", A)
-        await claim_lease(store, "w", B)
+        lease, _ = [await begin_claimed(store, "w", chat) for chat in (A, B)]
         await store.put_deltas([delta(A, 1), delta(B, 1)])
         await add(store, A, 2)
         assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)], "a command of a user ends no message"
-        with pytest.raises(HeadMoved):
-            await store.append(Commit(A, [record(9)], summary(A, 9), lease=lease, durable=True, drop_deltas=True))
+        with pytest.raises(errors.HeadMoved):
+            await store.append(Commit(A, [record(9)], summary(A, 9), lease=lease, drop_deltas=True))
         assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)]
-        await store.append(Commit(A, [record(3)], summary(A, 3), lease=lease, durable=True, drop_deltas=True))
+        await store.append(Commit(A, [record(3)], summary(A, 3), lease=lease, drop_deltas=True))
         assert [*await store.read_deltas({A: (0, 0, 0), B: (0, 0, 0)})] == [delta(B, 1)]
         await store.put_deltas([delta(A, 1, turn=2)])
         assert [*await store.read_deltas({A: (1, 1, 9)})] == [delta(A, 1, turn=2)]

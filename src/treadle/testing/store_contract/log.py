@@ -66,7 +66,7 @@ class LogContract(OpensStore):
     async def test_append_replaces_the_summary(self, store: Store) -> None:
         await begin(store, A)
         newer = summary(A, 3, status="running", runnable=True, labels=("x",), title="ü\n")
-        await store.append(Commit(A, records(2, 3), newer, durable=True))
+        await store.append(Commit(A, records(2, 3), newer))
         assert (await store.get(A)).summary == newer
         assert seqs(await store.read(A)) == [1, 2, 3]
 
@@ -90,6 +90,18 @@ class LogContract(OpensStore):
         assert await store.head(A) == 1
         assert seqs(await store.read(A)) == [1]
         assert (await store.get(A)).summary.title == ""
+
+    async def test_a_summary_that_is_written_alone_is_fenced_too(self, store: Store) -> None:
+        """D-03: a correction from an older state must not hide what a command has added since."""
+        lease = await begin_claimed(store, "w", A)
+        old_line = summary(A, 1, title="old")
+        await add(store, A, 2, runnable=True)
+        await assert_raises(HeadMoved, store.append(Commit(A, (), old_line, lease=lease, release=True)))
+        listed = await store.get(A)
+        assert (listed.summary.runnable, listed.leased) == (True, True)
+        await store.append(Commit(A, (), summary(A, 2, title="new"), lease=lease, release=True))
+        listed = await store.get(A)
+        assert (listed.summary.title, listed.leased) == ("new", False)
 
     async def test_of_many_appends_at_one_head_one_wins(self, store: Store) -> None:
         """Fault 4: 50 writers, and not one record twice or lost."""

@@ -17,15 +17,11 @@ _ROW = "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, sum
 _RECORDS = f"SELECT {RECORD} FROM events WHERE chat_no = $1 ORDER BY seq"
 _BLOBS = "SELECT encode(digest, 'hex') FROM blobs WHERE encode(digest, 'hex') = ANY ($1)"
 _QUARANTINE = "INSERT INTO quarantine SELECT e.*, now(), $3 FROM events AS e WHERE e.chat_no = $1 AND e.seq = $2"
-_REPLACE = (
-    "INSERT INTO events (chat_no, seq, time_ms, type, version, epoch, packing, crc, body) "
-    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (chat_no, seq) DO UPDATE SET type = excluded.type, "
-    "version = excluded.version, packing = excluded.packing, crc = excluded.crc, body = excluded.body"
-)
-_ORPHANS = (
-    "SELECT chat_no, count(*) AS records FROM events WHERE NOT EXISTS (SELECT 1 FROM chats WHERE no = chat_no) "
-    "GROUP BY chat_no ORDER BY chat_no"
-)
+_REPLACE = """INSERT INTO events (chat_no, seq, time_ms, type, version, epoch, packing, crc, body)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (chat_no, seq) DO UPDATE SET type = excluded.type,
+version = excluded.version, packing = excluded.packing, crc = excluded.crc, body = excluded.body"""
+_ORPHANS = """SELECT chat_no, count(*) AS records FROM events WHERE NOT EXISTS (SELECT 1 FROM chats WHERE no = chat_no)
+GROUP BY chat_no ORDER BY chat_no"""
 _LEFT = "FROM blob_parts AS p WHERE made < now() - interval '1 day' AND NOT EXISTS " + (
     "(SELECT 1 FROM blobs AS b WHERE b.upload = p.upload)"
 )
@@ -65,8 +61,7 @@ def _report_corruption(problems: list[Problem]) -> Iterator[None]:
     try:
         yield
     except (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError, asyncpg.InternalServerError) as error:
-        text = f"{error}; restore a backup, or what can be read with `treadle export`"
-        problems.append(Problem("database", text))
+        problems.append(Problem("database", f"{error}; restore a backup, or what can be read with `treadle export`"))
 
 
 async def _inspect(connection: PgConnection, number: int, chat: str, *, repair: bool) -> list[Problem]:

@@ -37,7 +37,6 @@ def restore(packed: Packed) -> bytes:
 
 
 def line(summary: ChatSummary) -> tuple[Any, ...]:
-    """A summary as the type `treadle_line`."""
     s = summary
     labels = [label.replace("\0", "") for label in s.labels]
     basics = (s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms)
@@ -58,26 +57,20 @@ _RECORDS = (
 READ = _RECORDS.format("")
 OF_TYPES = _RECORDS.format(" AND type = ANY($4::text[])")
 SNAPSHOT = "SELECT seq, body FROM snapshots WHERE chat_no = (SELECT no FROM chats WHERE id = $1)"
-DELTAS = (
-    "SELECT c.id, d.epoch, d.turn, d.number, d.payload "
-    "FROM unnest($1::text[], $2::int[], $3::int[], $4::int[]) WITH ORDINALITY AS r (chat, epoch, turn, number, place) "
-    "JOIN chats AS c ON c.id = r.chat JOIN deltas AS d ON d.chat_no = c.no AND d.epoch = c.epoch "
-    "WHERE (d.epoch, d.turn, d.number) > (r.epoch, r.turn, r.number) ORDER BY r.place, d.turn, d.number"
-)
+DELTAS = """SELECT c.id, d.epoch, d.turn, d.number, d.payload
+FROM unnest($1::text[], $2::int[], $3::int[], $4::int[]) WITH ORDINALITY AS r (chat, epoch, turn, number, place)
+JOIN chats AS c ON c.id = r.chat JOIN deltas AS d ON d.chat_no = c.no AND d.epoch = c.epoch
+WHERE (d.epoch, d.turn, d.number) > (r.epoch, r.turn, r.number) ORDER BY r.place, d.turn, d.number"""
 
 
 # $1 is always the time that leases are judged by.
 GET = f"SELECT {LISTED} FROM chats WHERE id = $2"
 _CHANGED = "WHERE changed > $2 AND changed < (SELECT treadle_settled()) AND ($3::text IS NULL OR owner = $3)"
-CHANGES = (
-    f"SELECT {LISTED} FROM chats {_CHANGED} UNION ALL "
-    f"SELECT id, summary, false, changed FROM deleted_chats {_CHANGED} ORDER BY changed LIMIT $4"
-)
-LAST_CHANGE = (
-    "SELECT greatest((SELECT coalesce(max(changed), 0) FROM chats WHERE changed < s.settled), "
-    "(SELECT coalesce(max(changed), 0) FROM deleted_chats WHERE changed < s.settled)) "
-    "FROM (SELECT treadle_settled() AS settled) AS s"
-)
+CHANGES = f"""SELECT {LISTED} FROM chats {_CHANGED} UNION ALL
+SELECT id, summary, false, changed FROM deleted_chats {_CHANGED} ORDER BY changed LIMIT $4"""
+LAST_CHANGE = """SELECT greatest((SELECT coalesce(max(changed), 0) FROM chats WHERE changed < s.settled),
+(SELECT coalesce(max(changed), 0) FROM deleted_chats WHERE changed < s.settled))
+FROM (SELECT treadle_settled() AS settled) AS s"""
 HEADS = "SELECT id, head FROM chats WHERE id = ANY ($1::text[])"
 
 
@@ -109,10 +102,9 @@ def listing_query(chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor 
 
 
 CREATE = "SELECT treadle_create($1, $2::treadle_packed[], $3, $4, $5, $6, $7, $8)"
-APPEND = (
-    "SELECT outcome, head, epoch FROM treadle_append($1, $2, $3::treadle_packed[], $4, $5, $6, $7, $8, $9, $10, $11, "
-    "$12, $13, $14, $15, $16, $17)"
-)
+APPEND = """
+SELECT outcome, head, epoch FROM treadle_append($1, $2, $3::treadle_packed[], $4, $5, $6, $7, $8, $9, $10, $11,
+$12, $13, $14, $15, $16, $17)"""
 DELETE = "SELECT outcome, chat, worker FROM treadle_delete($1, $2, $3)"
 ENDS = "SELECT head, (SELECT coalesce(max(seq), 0) FROM events WHERE chat_no = no) AS last FROM chats WHERE id = $1"
 RENEW = "SELECT chat, epoch FROM treadle_renew($1, $2, $3, $4, $5)"
@@ -124,9 +116,9 @@ CLAIMED = "SELECT outcome, chat, epoch, head FROM treadle_claimed($1, $2)"
 
 def answering(answer: port.Remembered | None) -> tuple[object, int, int]:
     """An answer as the type `treadle_answer`, and which old ones go."""
-    if (a := answer) is None:
+    if answer is None:
         return None, 0, port.ANSWERS_SWEPT
-    return (a.owner, a.key, a.request, a.status, a.body, a.time_ms), a.expired_ms(), port.ANSWERS_SWEPT
+    return msgspec.structs.astuple(answer), answer.expired_ms(), port.ANSWERS_SWEPT
 
 
 def lease_columns(leases: Sequence[port.Lease]) -> tuple[list[str], list[int], list[str]]:
@@ -138,10 +130,9 @@ def lease_columns(leases: Sequence[port.Lease]) -> tuple[list[str], list[int], l
 
 BLOB_PART = 1 << 20
 
-FIRST_PART = (
-    "SELECT b.upload, b.size, p.data FROM blobs AS b LEFT JOIN blob_parts AS p ON p.upload = b.upload AND p.part = 0 "
-    "WHERE b.digest = $1"
-)
+FIRST_PART = """
+SELECT b.upload, b.size, p.data FROM blobs AS b LEFT JOIN blob_parts AS p ON p.upload = b.upload AND p.part = 0
+WHERE b.digest = $1"""
 
 
 def split_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -159,21 +150,16 @@ def split_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
 # -- the table of messages (U-04), which the server searches itself ---------------------------------------------------
 # A cache: no transaction waits for it, and what a crash of the server takes from it is put in again.
 
-UNINDEXED = (
-    "SELECT no, coalesce(done, 0) AS done, head, id FROM chats "
-    "LEFT JOIN (SELECT chat_no, max(last) AS done FROM said GROUP BY chat_no) AS taken ON chat_no = no "
-    "WHERE head > coalesce(done, 0) ORDER BY updated_ms DESC"
-)
-SPOKEN_RECORDS = (
-    f"SELECT {RECORD} FROM events WHERE chat_no = $1 AND seq > $2 AND seq <= $3 AND type = ANY ($4::text[]) "
-    "ORDER BY seq"
-)
+UNINDEXED = """SELECT no, coalesce(done, 0) AS done, head, id FROM chats
+LEFT JOIN (SELECT chat_no, max(last) AS done FROM said GROUP BY chat_no) AS taken ON chat_no = no
+WHERE head > coalesce(done, 0) ORDER BY updated_ms DESC"""
+SPOKEN_RECORDS = f"""
+SELECT {RECORD} FROM events WHERE chat_no = $1 AND seq > $2 AND seq <= $3 AND type = ANY ($4::text[])
+ORDER BY seq"""
 # If two processes index the same records at once, the one that has seen more replaces the other's row: nothing is lost.
-KEEP_TEXT = (
-    "INSERT INTO said (chat_no, first, last, text) "
-    "SELECT p.* FROM unnest($1::bigint[], $2::int[], $3::int[], $4::text[]) AS p (chat_no, first, last, text) "
-    "JOIN chats AS c ON c.no = p.chat_no FOR KEY SHARE OF c "
-    "ON CONFLICT (chat_no, first) DO UPDATE SET last = excluded.last, text = excluded.text "
-    "WHERE said.last < excluded.last"
-)
+KEEP_TEXT = """INSERT INTO said (chat_no, first, last, text)
+SELECT p.* FROM unnest($1::bigint[], $2::int[], $3::int[], $4::text[]) AS p (chat_no, first, last, text)
+JOIN chats AS c ON c.no = p.chat_no FOR KEY SHARE OF c
+ON CONFLICT (chat_no, first) DO UPDATE SET last = excluded.last, text = excluded.text
+WHERE said.last < excluded.last"""
 WITH_WORDS = "SELECT id, min(first) FROM said JOIN chats ON no = chat_no WHERE {} GROUP BY id"

@@ -93,8 +93,7 @@ class PostgresStore:
 
     async def _append(self, commit: Commit) -> Lease | None:
         chat, lease, take, packed = commit.chat, commit.lease, commit.take, await _pack_records(commit.records)
-        first = packed[0].seq if packed else 0
-        check_gapless(packed, first)
+        check_gapless(packed, commit.first)
         lease_key = (lease.epoch, lease.worker) if lease is not None else (None, None)
         take_key = (take.epoch, take.worker) if take is not None else (None, None)
         if lease is not None and lease.chat != chat:
@@ -103,7 +102,7 @@ class PostgresStore:
         async def work(connection: PgConnection, again: bool) -> Any:
             faultpoint("store.before_commit")
             row = await connection.fetchrow(
-                sql.APPEND, chat, first, packed, sql.line(commit.summary), commit.durable, *lease_key, *take_key,
+                sql.APPEND, chat, commit.first, packed, sql.line(commit.summary), commit.durable, *lease_key, *take_key,
                 commit.release, *sql.answering(commit.answer), commit.drop_deltas, self._lease_ms, self._now(), again,
             )  # fmt: skip
             faultpoint("store.after_commit")
@@ -121,7 +120,7 @@ class PostgresStore:
                 ends = await self._connections.run(lambda connection, _: connection.fetchrow(sql.ENDS, chat))
                 if ends is not None and ends["last"] > ends["head"]:  # damage: no append could ever succeed
                     raise contradiction(chat, ends["head"], ends["last"])
-                raise HeadMoved(f"chat {chat} is at {head}, not at {first - 1}; read on and try again")
+                raise HeadMoved(f"chat {chat} is at {head}, not at {commit.first - 1}; read on and try again")
         self._notices.tell(chat, packed[-1].seq if packed else 0)
         return None if commit.release else take
 
@@ -159,7 +158,6 @@ class PostgresStore:
         return await self._run(lambda connection, _: _head(connection, chat))
 
     async def _heads(self, chats: Sequence[ChatId]) -> Heads:
-        """The heads of these chats, and the number of the last change if ANY is among them."""
 
         async def work(connection: PgConnection, _: bool) -> Heads:
             heads: Heads = {}
@@ -196,17 +194,16 @@ class PostgresStore:
         return [sql.decode_listed(row) for row in await self._fetch(query, self._now(), *values)]
 
     async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
-        matches = await self._fetch(sql.CHANGES, self._now(), after_change, owner, limit or None)
-        return [sql.decode_listed(row) for row in matches]
+        rows = await self._fetch(sql.CHANGES, self._now(), after_change, owner, limit or None)
+        return [sql.decode_listed(row) for row in rows]
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         await self._catching_up.wait()
-        folded_words = fold_words(words)
-        conditions = [f"position(${number} IN text) > 0" for number in range(1, len(folded_words) + 1)]
+        conditions = [f"position(${number} IN text) > 0" for number in range(1, len(words) + 1)]
         query = sql.WITH_WORDS.format(" AND ".join(conditions) or "true")
 
         async def work(connection: PgConnection, _: bool) -> dict[ChatId, int]:
-            first_seqs = {ChatId(chat): first for chat, first in await connection.fetch(query, *folded_words)}
+            first_seqs = {ChatId(chat): first for chat, first in await connection.fetch(query, *fold_words(words))}
             for _no, after_seq, _head, chat in await connection.fetch(sql.UNINDEXED):
                 first_seqs.setdefault(ChatId(chat), after_seq + 1)
             return first_seqs
@@ -287,8 +284,7 @@ class PostgresStore:
             else:
                 self._begin(self._release([lease]))
 
-    # -- blobs: by their SHA-256, in parts of a megabyte, so that neither side ever holds more than one ---------------
-    # A blob exists when all its parts do; parts of an unfinished upload are invisible.
+    # -- blobs --------------------------------------------------------------------------------------------------
 
     async def put_blob(self, data: bytes) -> str:
         if len(data) > sql.BLOB_PART:
@@ -347,8 +343,7 @@ class PostgresStore:
 
     async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
         body = await asyncio.to_thread(zlib.compress, snapshot.body, 1)
-        rows = await self._fetch("SELECT treadle_save_snapshot($1, $2, $3)", chat, snapshot.seq, body)
-        if not rows[0][0]:
+        if not (await self._fetch("SELECT treadle_save_snapshot($1, $2, $3)", chat, snapshot.seq, body))[0][0]:
             raise NotFound(f"there is no chat {chat}")
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
@@ -382,7 +377,6 @@ class PostgresStore:
         await self._finish(self._unless_answered(work, answer))
 
     async def _unless_answered(self, work: Any, answer: Remembered | None) -> Any:
-        """Do it, or raise AlreadyAnswered with what its key was answered first."""
         while True:
             try:
                 outcome = await self._connections.run(work)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from treadle.adapters.stores.packing import BLOB, Packed, check_sum, compress, decompress, fold_case
-from treadle.adapters.stores.packing import unpack as unpack_with
 from treadle.base.file_system import faultpoint, replace_file, sync_folder
 from treadle.base.types import ChatId, new_id
 from treadle.errors import Damaged, NotFound
@@ -90,10 +89,6 @@ def pack(record: Record, blobs: BlobFiles) -> Packed:
     else:
         packing, stored = compress(body)
     return Packed(r.seq, r.time_ms, r.type, r.version, r.epoch, packing, zlib.crc32(body), stored)
-
-
-def unpack(packed: Packed, blobs: BlobFiles) -> Record:
-    return unpack_with(packed, lambda packed: restore(packed, blobs))
 
 
 def restore(packed: Packed, blobs: BlobFiles) -> bytes:

@@ -61,8 +61,7 @@ def salvaged_path(path: Path) -> Path:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Make a database of all that can be read of the one at `path`, in place of an earlier result. OSError or
-    sqlite3.Error."""
+    """Make a database of all that can be read of the one at `path`. OSError or sqlite3.Error."""
     target = salvaged_path(path)
     new = target.with_name(target.name + ".new")
     _remove(new)
@@ -93,8 +92,7 @@ def _remove(path: Path) -> None:
 
 
 class _Gathering:
-    """Rows on their way into a new database. Of a chat's row an older copy may be left: the one with the longer log
-    counts."""
+    """Rows on their way into a new database. Of several copies of a chat's row, that with the longest log counts."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -328,10 +326,8 @@ def _value(payload: bytes, kind: int, at: int) -> tuple[Value, int]:
 _SHOWN = 5
 _COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
 _ROW = "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = ?"
-_ORPHANS = (
-    f"SELECT chat_no, count(*) FROM (SELECT place / {PLACES} AS chat_no FROM events) "
-    "WHERE chat_no NOT IN (SELECT no FROM chats) GROUP BY chat_no"
-)
+_ORPHANS = f"""SELECT chat_no, count(*) FROM (SELECT place / {PLACES} AS chat_no FROM events)
+WHERE chat_no NOT IN (SELECT no FROM chats) GROUP BY chat_no"""
 
 
 def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
@@ -347,7 +343,6 @@ def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
 
 
 def _damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
-    """Return SQLite's own findings about the file: the first ones, and the number of the others."""
     messages = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
     more = [f"and {len(messages) - _SHOWN:,} more of this kind"] if len(messages) > _SHOWN else []
     return [Problem("database", " ".join(text.split())) for text in [*messages[:_SHOWN], *more]]

@@ -1,6 +1,5 @@
 """Opening the file: connections, errors explained to people, and the numbered migrations in `migrations/`. A migration
-runs in one IMMEDIATE transaction, so that one of several processes makes it; a database with content is copied beside
-itself first."""
+runs in one IMMEDIATE transaction, so that one of several processes makes it; one with content is copied first."""
 
 import errno
 import os

@@ -8,11 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from treadle.adapters.stores import packing
 from treadle.adapters.stores.packing import Packed, fold_case
 from treadle.adapters.stores.sqlite.leases import Leases
-from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, chat_columns, row_of, unpack
+from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, chat_columns, restore, row_of
 from treadle.adapters.stores.watch import ANY, DELETED
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
@@ -29,36 +30,29 @@ _NUMBER = "SELECT no FROM chats WHERE id = ?"
 _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
 _INSERT = "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) "
 _INSERT += "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_LAST_CHANGE = (
-    "max((SELECT coalesce(max(changed), 0) FROM chats), (SELECT coalesce(max(changed), 0) FROM deleted_chats))"
-)
+_LAST_CHANGE = """
+max((SELECT coalesce(max(changed), 0) FROM chats), (SELECT coalesce(max(changed), 0) FROM deleted_chats))"""
 # Of tombstones, too: neither the number of a chat nor that of a change is given twice.
 _NEXT_NUMBER = "max((SELECT coalesce(max(no), 0) FROM chats), (SELECT coalesce(max(no), 0) FROM deleted_chats)) + 1"
 _NEXT_CHANGE = f"{_LAST_CHANGE} + 1"
-_CREATE = (
-    "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id, "
-    f"epoch, no, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_NEXT_NUMBER}, {_NEXT_CHANGE})"
-)
-_SUMMARY = (
-    "UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?, "
-    f"summary = ?, title = ?, labels = ?, changed = {_NEXT_CHANGE}"
-)
-_BURY = (
-    "INSERT INTO deleted_chats (no, id, owner, epoch, changed, summary) "
-    f"VALUES (?, ?, ?, ?, {_NEXT_CHANGE}, CAST(json_object('chat', ?, 'owner', ?, 'deleted', json('true')) AS BLOB))"
-)
+_CREATE = f"""
+INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id,
+epoch, no, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_NEXT_NUMBER}, {_NEXT_CHANGE})"""
+_SUMMARY = f"""
+UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?,
+summary = ?, title = ?, labels = ?, changed = {_NEXT_CHANGE}"""
+_BURY = f"""INSERT INTO deleted_chats (no, id, owner, epoch, changed, summary)
+VALUES (?, ?, ?, ?, {_NEXT_CHANGE}, CAST(json_object('chat', ?, 'owner', ?, 'deleted', json('true')) AS BLOB))"""
 _REPLACE = f"{_SUMMARY} WHERE no = ?"
 _REPLACE_AND_TAKE = f"{_SUMMARY}, epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
 _REPLACE_AND_RELEASE = f"{_SUMMARY}, worker = '' WHERE no = ?"
 # The conditions without the alias are, word for word, those of the indexes chats_held and chats_ready.
-CANDIDATE = (
-    "WITH busy AS (SELECT owner, count(*) AS chats FROM chats WHERE worker <> '' "
-    "AND lease_live(worker, lease_until, boot) GROUP BY owner) "
-    "SELECT no, id, epoch, head FROM chats LEFT JOIN busy USING (owner) "
-    "WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0) "
-    "AND (runnable = 1 OR wake_ms <= ?) AND NOT lease_live(worker, lease_until, boot) "
-    "ORDER BY coalesce(busy.chats, 0), CASE WHEN runnable = 1 THEN updated_ms ELSE wake_ms END, no LIMIT 1"
-)
+CANDIDATE = """WITH busy AS (SELECT owner, count(*) AS chats FROM chats WHERE worker <> ''
+AND lease_live(worker, lease_until, boot) GROUP BY owner)
+SELECT no, id, epoch, head FROM chats LEFT JOIN busy USING (owner)
+WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0)
+AND (runnable = 1 OR wake_ms <= ?) AND NOT lease_live(worker, lease_until, boot)
+ORDER BY coalesce(busy.chats, 0), CASE WHEN runnable = 1 THEN updated_ms ELSE wake_ms END, no LIMIT 1"""
 _CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
 # Damage may have made text of the bytes; the cast costs nothing and lets SQLite return any content.
 COLUMNS = "place, time_ms, type, version, epoch, packing, crc, CAST(body AS BLOB)"
@@ -76,22 +70,16 @@ _CHANGES = (
 )
 
 # The first condition is quick and finds too many: the text of one label may stand inside another.
-_LABELLED = (
-    "instr(labels, ?) > 0 AND EXISTS "
-    "(SELECT 1 FROM json_each(CASE WHEN json_valid(labels) THEN labels ELSE '[]' END) WHERE value = ?)"
-)
+_LABELLED = """instr(labels, ?) > 0 AND EXISTS
+(SELECT 1 FROM json_each(CASE WHEN json_valid(labels) THEN labels ELSE '[]' END) WHERE value = ?)"""
 _RECALL = "SELECT owner, key, request, status, body, time_ms FROM answers WHERE owner = ? AND key = ?"
 _REMEMBER = "INSERT OR REPLACE INTO answers (owner, key, request, status, body, time_ms) VALUES (?, ?, ?, ?, ?, ?)"
 _SWEEP = "DELETE FROM answers WHERE no IN (SELECT no FROM answers WHERE time_ms < ? ORDER BY time_ms LIMIT ?)"
-_PUT_DELTA = (
-    "INSERT OR REPLACE INTO deltas (chat_no, epoch, turn, number, payload) "
-    "SELECT no, epoch, ?, ?, ? FROM chats WHERE id = ? AND epoch = ? AND worker <> ''"
-)
-_READ_DELTAS = (
-    "SELECT d.epoch, d.turn, d.number, d.payload FROM chats AS c JOIN deltas AS d "
-    "ON d.chat_no = c.no AND d.epoch = c.epoch WHERE c.id = ? AND (d.epoch, d.turn, d.number) > (?, ?, ?) "
-    "ORDER BY d.turn, d.number"
-)
+_PUT_DELTA = """INSERT OR REPLACE INTO deltas (chat_no, epoch, turn, number, payload)
+SELECT no, epoch, ?, ?, ? FROM chats WHERE id = ? AND epoch = ? AND worker <> ''"""
+_READ_DELTAS = """SELECT d.epoch, d.turn, d.number, d.payload FROM chats AS c JOIN deltas AS d
+ON d.chat_no = c.no AND d.epoch = c.epoch WHERE c.id = ? AND (d.epoch, d.turn, d.number) > (?, ?, ?)
+ORDER BY d.turn, d.number"""
 
 
 class ReadTables:
@@ -104,9 +92,7 @@ class ReadTables:
         number, head = row_of(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
         base, after_seq = number * PLACES, min(max(0, after_seq), PLACES)
         rows = self._connection.execute(_READ, (base + after_seq, base + PLACES, limit or -1)).fetchall()
-        name, blobs = self.types.name, self._blobs
-        records = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
-        return packing.gapless(records, chat, after_seq, head, limit)
+        return packing.gapless([self._unpack(base, row) for row in rows], chat, after_seq, head, limit)
 
     def read_types(self, chat: ChatId, types: Iterable[str], after_seq: int, limit: int) -> list[Record]:
         (number,) = row_of(self._connection, _NUMBER, chat)
@@ -116,8 +102,12 @@ class ReadTables:
     def of_types(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
         base = number * PLACES
         query = _OF_TYPES.format(", ".join("?" * len(types)))
-        for r in self._connection.execute(query, (base + after_seq, base + upto, *types)):
-            yield unpack(Packed(r[0] - base, r[1], self.types.name(r[2]), *r[3:]), self._blobs)
+        for row in self._connection.execute(query, (base + after_seq, base + upto, *types)):
+            yield self._unpack(base, row)
+
+    def _unpack(self, base: int, row: Sequence[Any]) -> Record:
+        packed = Packed(row[0] - base, row[1], self.types.name(row[2]), *row[3:])
+        return packing.unpack(packed, lambda packed: restore(packed, self._blobs))
 
     def open_text_index(self) -> "TextIndex":
         from treadle.adapters.stores.sqlite.text_index import TextIndex
@@ -194,8 +184,7 @@ class WriteTables(ReadTables):
         # Leases of a deleted chat of this id must not fit the new one.
         deleted = self._connection.execute("SELECT epoch FROM deleted_chats WHERE id = ?", (summary.chat,)).fetchone()
         epoch = max([int(deleted[0]) if deleted is not None else 0, *(record.epoch for record in packed)])
-        values = (*chat_columns(len(packed), summary), summary.chat, epoch)
-        number = self._connection.execute(_CREATE, values).lastrowid
+        number = self._connection.execute(_CREATE, (*chat_columns(len(packed), summary), summary.chat, epoch)).lastrowid
         assert number is not None
         self._insert(number, packed)
         self._connection.execute("DELETE FROM deleted_chats WHERE id = ?", (summary.chat,))
@@ -235,7 +224,6 @@ class WriteTables(ReadTables):
         return number, chat, chat_owner, epoch
 
     def append(self, commit: port.Commit, packed: Sequence[Packed]) -> port.Lease | None:
-        """The lease that was taken, if one was."""
         chat, lease, take = commit.chat, commit.lease, commit.take
         self._check_new(commit.answer)
         number, head, epoch, worker, until_ms, boot = row_of(self._connection, _FENCE, chat)
@@ -243,12 +231,12 @@ class WriteTables(ReadTables):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and lease.epoch == epoch and lease.worker == worker):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
-        if packed and packed[0].seq != head + 1:
+        if commit.first != head + 1:
             base = number * PLACES
             last_place = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
             if last_place is not None and last_place - base > head:
                 raise packing.contradiction(chat, head, last_place - base)
-            raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
+            raise HeadMoved(f"chat {chat} is at {head}, not at {commit.first - 1}; read on and try again")
         packing.check_gapless(packed, head + 1)
         self._insert(number, packed)
         columns = chat_columns(head + len(packed), commit.summary)
@@ -300,8 +288,7 @@ class WriteTables(ReadTables):
         self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (number, seq, body))
 
     def _insert(self, number: int, packed: Sequence[Packed]) -> None:
-        base = number * PLACES
-        number_of = self.types.number
+        base, number_of = number * PLACES, self.types.number
         self._connection.executemany(_INSERT, [(base + p[0], p[1], number_of(p[2]), *p[3:]) for p in packed])
 
     def remember(self, answer: port.Remembered) -> None:
@@ -309,7 +296,6 @@ class WriteTables(ReadTables):
         self._keep_answer(answer)
 
     def _check_new(self, answer: port.Remembered | None) -> None:
-        """AlreadyAnswered, if it is."""
         if answer is not None:
             first = self.recall(answer.owner, answer.key)
             if first is not None and first.time_ms >= answer.expired_ms():
@@ -318,9 +304,8 @@ class WriteTables(ReadTables):
     def _keep_answer(self, answer: port.Remembered | None) -> None:
         """Store an answer, after `_check_new`. Expired answers are removed, a few at a time."""
         if answer is not None:
-            a = answer
-            self._connection.execute(_SWEEP, (a.expired_ms(), port.ANSWERS_SWEPT))
-            self._connection.execute(_REMEMBER, (a.owner, a.key, a.request, a.status, a.body, a.time_ms))
+            self._connection.execute(_SWEEP, (answer.expired_ms(), port.ANSWERS_SWEPT))
+            self._connection.execute(_REMEMBER, astuple(answer))
 
     def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
         self._connection.executemany(_PUT_DELTA, [(d.turn, d.number, d.payload, d.chat, d.epoch) for d in deltas])

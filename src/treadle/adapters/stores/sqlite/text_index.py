@@ -78,8 +78,7 @@ class TextIndex:
         return first_seqs
 
     def _query_unindexed(self) -> list[tuple[int, int, int, str]]:
-        query = _BEHIND if self._has_table() else _BEHIND.replace(_LAST, "0")
-        return self._connection.execute(query).fetchall()
+        return self._connection.execute(_BEHIND if self._has_table() else _BEHIND.replace(_LAST, "0")).fetchall()
 
     def _has_table(self) -> bool:
         return bool(self._connection.execute(_MADE).fetchone()[0])

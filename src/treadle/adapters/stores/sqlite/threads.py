@@ -128,11 +128,10 @@ class FileThread(WorkerThread[BlobFiles]):
 class _DatabaseThread(WorkerThread[S]):
     """Has a connection that is opened when it is needed and given up when it has become useless."""
 
-    NAME = ""
     WRITES = False
 
     def __init__(self, database: Database, tables: Callable[[sqlite3.Connection], S]) -> None:
-        super().__init__(self.NAME, database.path)
+        super().__init__(f"treadle-store-{'writer' if self.WRITES else 'reader'}", database.path)
         self._database, self._make_tables = database, tables
         self._connection: sqlite3.Connection | None = None
         self._tables: S | None = None
@@ -146,11 +145,11 @@ class _DatabaseThread(WorkerThread[S]):
     def _translate_error(self, error: BaseException) -> BaseException:
         if primary_code(error) in REOPEN:
             self._close()
+        failure = translate_error(error, self._path)
         if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._path):
             failure = read_only(self._path)
             failure.__cause__ = error
-            return failure
-        return translate_error(error, self._path)
+        return failure
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -159,8 +158,6 @@ class _DatabaseThread(WorkerThread[S]):
 
 
 class ReaderThread(_DatabaseThread[ReadTables]):
-    NAME = "treadle-store-reader"
-
     def _close(self) -> None:
         super()._close()
         self._database.close()
@@ -169,7 +166,6 @@ class ReaderThread(_DatabaseThread[ReadTables]):
 class WriterThread(_DatabaseThread[WriteTables]):
     """The only connection of this store that writes."""
 
-    NAME = "treadle-store-writer"
     WRITES = True
     commits = 0
     _full = False

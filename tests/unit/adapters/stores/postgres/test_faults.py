@@ -73,6 +73,16 @@ async def test_an_append_that_also_releases_and_answers(
         await add(cut_store, A, 3, lease)
 
 
+async def test_a_summary_alone_that_also_releases(cut_store: PostgresStore, store: PostgresStore, line: Line) -> None:
+    await begin(cut_store, A)
+    lease = await claim_lease(cut_store, "w", A)
+    line.break_at = APPEND
+    await cut_store.append(Commit(A, (), summary(A, 1, title="new"), lease=lease, release=True))
+    assert line.cuts == 1
+    assert not (await store.get(A)).leased
+    assert (await store.get(A)).summary.title == "new"
+
+
 async def test_an_append_that_takes_the_chat(cut_store: PostgresStore, store: PostgresStore, line: Line) -> None:
     await begin(cut_store, A)
     await begin(cut_store, B)

@@ -53,6 +53,21 @@ async def test_a_migration_keeps_what_there_is(postgres: str, newer: Path, conne
     await new.close()
 
 
+async def test_a_database_of_the_version_before_is_brought_up_to_date(postgres: str, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    shutil.copytree(schema.MIGRATIONS, earlier)
+    max(earlier.glob("*.sql")).unlink()
+    old = PostgresStore(postgres, migrations=earlier)
+    await begin(old, A, title="kept")
+    new = PostgresStore(postgres)
+    assert (await new.get(A)).summary.title == "kept"
+    await add(new, A, 2)
+    await add(old, A, 3)
+    assert await new.head(A) == 3
+    await old.close()
+    await new.close()
+
+
 async def test_a_migration_that_fails_changes_nothing(
     postgres: str, newer: Path, connection: asyncpg.Connection
 ) -> None:
