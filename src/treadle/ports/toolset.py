@@ -25,9 +25,11 @@ class Trial(Value, frozen=True):
     """The plan for running a command on a view. Recorded first: one with network must not be repeated (D-02)."""
 
     plan: dict[str, Any]
-    begins: bool = True  # True if the trial starts a command; False if it adopts a running one
+    begins: bool = True
+    """True if the trial starts a command; False if it adopts a running one."""
     network: bool = False
-    open: bool = True  # True if it is not decided yet
+    open: bool = True
+    """True if it is not decided yet."""
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
@@ -36,14 +38,16 @@ class Rehearsal(msgspec.Struct, frozen=True):
     diff_text: str
     """The effect of a command as a diff, for the person who allows it. Changes of files are shown by `preview`."""
     files: tuple[FileChange, ...] = ()
-    uncaptured: tuple[Uncaptured, ...] = ()  # the paths that a commit would leave out, with the reasons
+    uncaptured: tuple[Uncaptured, ...] = ()
+    """The paths that a commit would leave out, with the reasons."""
     unrecoverable: tuple[str, ...] = ()
     """Paths whose bytes it would remove, and which exist nowhere else: not in git, nor made by a change of Treadle."""
     wants_network: str = ""
     """The hosts that it failed to reach, as patterns separated by spaces; `all`: unknown hosts; empty: none."""
     command: str = ""
     """The command line whose effect it is, if another call than this one started it: a background command (W-10)."""
-    history: tuple[str, ...] = ()  # see `treadle.ports.snapshots.Effect`
+    history: tuple[str, ...] = ()
+    """See `treadle.ports.snapshots.Effect`."""
     shell: Shell | None = None
     """The shell in which that command was started; None: not known, as of jobs of earlier versions."""
 
@@ -62,28 +66,39 @@ class Invocation(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     plan: dict[str, Any] | None = None
     options: ChatOptions = ChatOptions()
-    shell: Shell = Shell()  # the chat's shell as the last command left it (T-14)
-    known_files: Mapping[str, str] = {}  # by path: the SHA-256 of the file as the model knows it (T-13)
-    outputs: Mapping[str, str] = {}  # by call: the blob with the whole output of a result that was cut (T-11)
+    shell: Shell = Shell()
+    """The chat's shell as the last command left it (T-14)."""
+    known_files: Mapping[str, str] = {}
+    """By path: the SHA-256 of the file as the model knows it (T-13)."""
+    outputs: Mapping[str, str] = {}
+    """By call: the blob with the whole output of a result that was cut (T-11)."""
     by_person: bool = False
     """True if a person makes the call, not the model: then the files that the model has seen do not matter (L-18)."""
-    approved: bool = False  # True if a person allowed this very call
-    edited: bool = False  # True if that person changed the arguments: they know the text of the call but not its effect
+    approved: bool = False
+    """True if a person allowed this very call."""
+    edited: bool = False
+    """True if that person changed the arguments: they know the text of the call but not its effect."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False
     """The hosts that a person or a standing rule allowed for this call, in addition to the chat's options."""
-    reaches: bool = False  # True if a person let this very call reach hosts
-    barred: tuple[str, ...] = ()  # the hosts that a rule denies, which no other setting can allow
+    reaches: bool = False
+    """True if a person let this very call reach hosts."""
+    barred: tuple[str, ...] = ()
+    """The hosts that a rule denies, which no other setting can allow."""
     changed_paths: frozenset[str] = frozenset()
     """Paths that this run has changed and that still exist: their content is the chat's own."""
-    trial: Trial | None = None  # the last recorded trial of the call
+    trial: Trial | None = None
+    """The last recorded trial of the call."""
     judge: Callable[[Rehearsal], Awaitable[str]] | None = None
     """Returns the reason why the changes of a command on its view are not committed; empty: they are committed. For
     commands that were not judged before they ran: checks."""
-    discard: str = ""  # the reason why no change of a command is committed; empty: changes are committed (S-07)
-    answers: tuple[str, ...] = ()  # people's answers to questions during this call, the latest last
-    ask_model: AskModel | None = None  # asks the chat's model, on the chat's budget; it is recorded
+    discard: str = ""
+    """The reason why no change of a command is committed; empty: changes are committed (S-07)."""
+    answers: tuple[str, ...] = ()
+    """People's answers to questions during this call, the latest last."""
+    ask_model: AskModel | None = None
+    """Asks the chat's model, on the chat's budget; it is recorded."""
 
     @property
     def root(self) -> str:
@@ -105,22 +120,29 @@ class Outcome(Value, frozen=True):
     """The result of a call. The model receives `text`; for a failure raise ToolError instead."""
 
     text: str
-    summary: str = ""  # one line for people; empty takes the first line of the text
+    summary: str = ""
+    """One line for people; empty takes the first line of the text."""
     success: bool = True
     diff_stat: DiffStat | None = None
     files: tuple[FileChange, ...] = ()
-    source: Source = "tool"  # how the changes of files were made, or found
+    source: Source = "tool"
+    """How the changes of files were made, or found."""
     uncaptured: tuple[Uncaptured, ...] = ()
     git: str = ""
-    conflicts: tuple[FileConflict, ...] = ()  # files that others changed meanwhile, for which nothing was done
-    effect: Literal["", "view", "direct"] = ""  # how a command reached the project (W-08, W-10)
+    conflicts: tuple[FileConflict, ...] = ()
+    """Files that others changed meanwhile, for which nothing was done."""
+    effect: Literal["", "view", "direct"] = ""
+    """How a command reached the project (W-08, W-10)."""
     facts: tuple[Fact, ...] = ()
-    output: str = ""  # the hash of the full output in the blob store
+    output: str = ""
+    """The hash of the full output in the blob store."""
     sandbox: str = ""
     known_files: tuple[KnownFile, ...] = ()
     shell: Shell | None = None
-    images: tuple[Image, ...] = ()  # pictures that the model is shown beside the text
-    hosts: tuple[str, ...] = ()  # the hosts that a command reached; see `ExecutionComplete`
+    images: tuple[Image, ...] = ()
+    """Pictures that the model is shown beside the text."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that a command reached; see `ExecutionComplete`."""
     question: Question | None = None
     """The call is not over: this has to be answered first. Then it is run again, with the answer."""
 

@@ -200,7 +200,7 @@ class _Block(msgspec.Struct):
     start: dict[str, Any]
     kind: Any
     call: int  # which of the answer's calls it is
-    said: int  # how many characters of text stood before it
+    text_before: int  # how many characters of text stood before it
     pieces: list[str] = []
 
 
@@ -286,9 +286,9 @@ class AnthropicReader(EventReader):
             return
         place = self.text_length, block.call
         match block.kind:
-            case "text" if block.call and self.text_length > block.said:
+            case "text" if block.call and self.text_length > block.text_before:
                 # Text behind a call. An answer has its text in one piece: the place of this one is recorded.
-                self._put_block("", TEXT_PLACE, block.said, block.call)
+                self._put_block("", TEXT_PLACE, block.text_before, block.call)
             case "thinking":
                 text = "".join(block.pieces)
                 if text or block.start.get("signature"):

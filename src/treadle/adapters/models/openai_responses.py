@@ -35,8 +35,8 @@ class ResponsesConversation(ConversationEncoder):
     """Each entry is one or more items."""
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
-        said = [{"type": "input_text", "text": text}] if text or not images else []
-        return _message("user", [*said, *({"type": "input_image", "image_url": image.url} for image in images)])
+        text_parts = [{"type": "input_text", "text": text}] if text or not images else []
+        return _message("user", [*text_parts, *({"type": "input_image", "image_url": image.url} for image in images)])
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         return b",".join(self._items(entry, ids))

@@ -345,8 +345,10 @@ def listening() -> set[str]:
     rows = (line.split(None, 7) for line in lines)
     named = {row[6].decode(): os.fsdecode(row[7]) for row in rows if len(row) == 8 and row[7][:1] != b"@"}
     relative = {number: name for number, name in named.items() if name[:1] != "/"}
-    placed = (os.path.normpath(os.path.join(folder, relative[number])) for number, folder in _find_owners(relative))
-    names = {*named.values(), *placed} - {*relative.values()}
+    owner_paths = (
+        os.path.normpath(os.path.join(folder, relative[number])) for number, folder in _find_owners(relative)
+    )
+    names = {*named.values(), *owner_paths} - {*relative.values()}
     return {name for name in names if _kind(name) == stat.S_IFSOCK}
 
 
