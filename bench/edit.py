@@ -19,7 +19,7 @@ from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.edit import EditFile
 from treadle.adapters.tools.builtin.replacement import replace
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
-from treadle.adapters.workspace.root import Root, plain_root
+from treadle.adapters.workspace.root import Root, make_plain_root
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import EditError
 from treadle.ports.toolset import Invocation
@@ -104,7 +104,7 @@ def _tool(text: Text, folder: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text.whole)
     history = ProjectSnapshots(Root(str(path.parent)), folder / "home")
-    tool = EditFile(ToolContext(plain_root, MemoryStore(), snapshots_of=lambda _root, _bound, _world="": history))
+    tool = EditFile(ToolContext(make_plain_root, MemoryStore(), snapshots_of=lambda _root, _bound, _world="": history))
     seen = {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     arguments = {"path": "file", "old_str": text.passage, "new_str": "x\n"}
     options = ChatOptions(root=str(path.parent))

@@ -20,16 +20,16 @@ from bench.report import Row, align
 from bench.startup import TREADLE
 from treadle import ChatOptions
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.base.types import CallKey, ChatId, call_key
+from treadle.base.types import CallKey, ChatId, make_call_key
 from treadle.chat import snapshot
 from treadle.chat.fold import fold
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, build_summary
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.events import Envelope, Event
-from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.protocol.files import DiffStat, FileState, make_file_change
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
@@ -50,7 +50,7 @@ def story(length: int, root: str = "") -> Iterator[Event]:
     while written < length:
         question = e.UserMessage(f"What about file {turn}?")
         turn += 1
-        call = call_key(turn, 0)
+        call = make_call_key(turn, 0)
         look = ToolRequest(call, "read_file", f'{{"path": "{turn}.txt"}}', f"call_{turn}")
         usage = Usage(1_000 + turn % 100, 50)
         round_: list[Event] = [
@@ -79,7 +79,7 @@ def _edit(files: dict[str, FileState], turn: int, call: CallKey) -> Event:
     path = f"src/{turn % EDITED}.py"
     after = FileState("file", 0o644, hashlib.sha256(str(turn).encode()).hexdigest(), turn)
     before, files[path] = files.get(path), after
-    return e.FilesChanged((change_of(path, before, after, DiffStat(1, 0)),), call)
+    return e.FilesChanged((make_file_change(path, before, after, DiffStat(1, 0)),), call)
 
 
 async def write(path: Path, length: int, root: str = "") -> ChatState:
@@ -93,12 +93,12 @@ async def write(path: Path, length: int, root: str = "") -> ChatState:
             state = fold(state, envelope)
             records.append(wire.encode(envelope))
             if seq == 1:
-                await store.create(summary(state), records)
+                await store.create(build_summary(state), records)
                 records = []
             elif len(records) == BATCH:
-                await store.append(Commit(CHAT, records, summary(state), durable=False))
+                await store.append(Commit(CHAT, records, build_summary(state), durable=False))
                 records = []
-        await store.append(Commit(CHAT, records, summary(state), durable=True))
+        await store.append(Commit(CHAT, records, build_summary(state), durable=True))
     finally:
         await store.close()
     return state

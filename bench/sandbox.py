@@ -18,7 +18,7 @@ from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.choose import find_bubblewrap
 from treadle.adapters.sandbox.landlock import Landlock
 from treadle.adapters.sandbox.launcher import NoSandbox
-from treadle.adapters.sandbox.places import private_home, system_keys
+from treadle.adapters.sandbox.places import find_private_home, find_system_keys
 from treadle.ports.sandbox import Confinement, Sandbox, View
 
 Line = Callable[[], list[str]]
@@ -48,8 +48,8 @@ def ways(folder: Path) -> Mapping[str, Line]:
     guarded = Confinement(
         root=str(root),
         protected=places.find_protected_paths(str(root)),
-        hidden_paths=(*places.find_hidden_paths(str(scratch), user_home=str(folder)), *system_keys()),
-        home=private_home(str(root), os.environ),
+        hidden_paths=(*places.find_hidden_paths(str(scratch), user_home=str(folder)), *find_system_keys()),
+        home=find_private_home(str(root), os.environ),
     )
     found: dict[str, Line] = {"plain bash": lambda: list(PLAIN), "none": _wrapped(NoSandbox(), bare)}
     if binary := find_bubblewrap():
@@ -58,7 +58,7 @@ def ways(folder: Path) -> Mapping[str, Line]:
         found["bubblewrap, guarded"] = _wrapped(sandbox, guarded)
         found["bubblewrap, view"] = _on_a_view(sandbox, bare, folder)
         found["bubblewrap, view, guarded"] = _on_a_view(sandbox, guarded, folder)
-    if landlock.version() >= landlock.OLDEST:
+    if landlock.read_version() >= landlock.OLDEST:
         found["landlock"] = _wrapped(Landlock(str(scratch)), bare)
         found["landlock, guarded"] = _wrapped(Landlock(str(scratch)), guarded)
     return found

@@ -17,8 +17,8 @@ from bench.report import Row, align
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.search import FindFiles, GrepSearch
-from treadle.adapters.workspace.root import Root, plain_root
-from treadle.adapters.workspace.search.search import Engine, ripgrep
+from treadle.adapters.workspace.root import Root, make_plain_root
+from treadle.adapters.workspace.search.search import Engine, find_ripgrep
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Query
@@ -71,7 +71,7 @@ def plant(root: Path, files: int) -> None:
 
 
 def table(root: Path, repeats: int) -> list[Row]:
-    program = ripgrep(str(root))
+    program = find_ripgrep(str(root))
     if program is None:
         raise SystemExit("there is no rg to compare with")
     rows: list[Row] = [("milliseconds", "rg", "tool", "tool ÷ rg", "without rg", "÷ rg")]
@@ -92,7 +92,7 @@ def _plain(program: str, case: Case, root: Path) -> None:
 
 
 def _tool(case: Case, root: Path) -> None:
-    context = ToolContext(plain_root, MemoryStore())
+    context = ToolContext(make_plain_root, MemoryStore())
     tool = FindFiles(context) if case is ALL_FILES else GrepSearch(context)
     call = Invocation(
         ChatId("c"), CallKey("1.0"), tool.spec.name, dict(case.arguments), options=ChatOptions(root=str(root))

@@ -167,7 +167,7 @@ def measure(ways: Mapping[str, Run], command: str, repeats: int) -> dict[str, fl
             began = time.perf_counter()
             run(command)
             spent[name].append(time.perf_counter() - began)
-            while durable.pending():
+            while durable.count_pending():
                 time.sleep(0.001)
     return {name: min(times[1:]) for name, times in spent.items()}
 

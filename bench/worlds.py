@@ -93,7 +93,7 @@ def measure(project: Project, rounds: int) -> dict[str, float]:
     for _ in range(rounds):
         world = str(took("world: open", project.open))
         took("world: write 10 files, with the start of its holder", partial(project.write, world))
-        took("world: effect", partial(project.worlds.effect, world))
+        took("world: effect", partial(project.worlds.compute_effect, world))
         took("world: commit", partial(project.commit, world))
         took("world: drop", partial(project.drop, world))
         took("git worktree add", project.worktree)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from treadle.frontends.server.replies import codes
+from treadle.frontends.server.replies import list_codes
 from treadle.frontends.server.routing import Route
 from treadle.frontends.server.running import ROUTES
 from treadle.protocol.http_queries import NoQuery, RootQuery
@@ -45,7 +45,7 @@ def http_page() -> str:
     ]
     lines += [", ".join(_fields(OptionChanges)) + ".", ""]
     lines += ["## Codes", "", "| code | status | means |", "|---|---|---|"]
-    lines += [f"| `{code}` | {status} | {meaning} |" for code, (status, meaning) in codes().items()]
+    lines += [f"| `{code}` | {status} | {meaning} |" for code, (status, meaning) in list_codes().items()]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -3,7 +3,7 @@ sink text that was not made inert. If a sink took it, `mypy` would call the mark
 
 import sys
 
-from treadle.base.inert import inert, write_inert
+from treadle.base.inert import make_inert, write_inert
 from treadle.base.logs import _log
 from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.rich_text import Group, Text
@@ -17,8 +17,8 @@ def show_foreign(app: TreadleApp, name: str) -> None:
     Terminal()._write(name)  # type: ignore[arg-type]
     write_inert(sys.stdout, name)  # type: ignore[arg-type]
     _log(0, "%s", name)  # type: ignore[arg-type]
-    code.markdown(name, "")  # type: ignore[arg-type]
-    code.block(name, "", "")  # type: ignore[arg-type]
+    code.render_markdown(name, "")  # type: ignore[arg-type]
+    code.render_code(name, "", "")  # type: ignore[arg-type]
     Group(name)  # type: ignore[arg-type]
     Static(name)  # type: ignore[arg-type]
     Static().update(name)  # type: ignore[arg-type]
@@ -27,12 +27,12 @@ def show_foreign(app: TreadleApp, name: str) -> None:
 
 
 def show_inert(app: TreadleApp, name: str) -> None:
-    Terminal()._write(inert(name))
-    Terminal().line(name)  # makes it inert
-    write_inert(sys.stdout, inert(name))
-    _log(0, "%s", inert(name))
-    code.markdown(inert(name), "")
-    code.block(inert(name), "", "")
+    Terminal()._write(make_inert(name))
+    Terminal().write_line(name)  # makes it inert
+    write_inert(sys.stdout, make_inert(name))
+    _log(0, "%s", make_inert(name))
+    code.render_markdown(make_inert(name), "")
+    code.render_code(make_inert(name), "", "")
     Group(Text(name))
     Static(Text(name))
     Static().update(Text(name))

@@ -139,7 +139,7 @@ def _specs() -> list[ToolSpec]:
 
     with tempfile.TemporaryDirectory() as home:
         agent = Agent(home=Path(home))
-        return list(agent.deps.tools.specs(ChatOptions(interactive=True, mode="autopilot")))
+        return list(agent.deps.tools.list_specs(ChatOptions(interactive=True, mode="autopilot")))
 
 
 def _tool(spec: ToolSpec) -> Iterator[str]:

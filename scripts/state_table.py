@@ -8,9 +8,9 @@ command, what is recorded and what the status is afterwards, or the code of the 
 import sys
 from pathlib import Path
 
-from treadle.base.types import ChatId, call_key
+from treadle.base.types import ChatId, make_call_key
 from treadle.chat.fold import fold
-from treadle.chat.state import ChatState, open_actions, status
+from treadle.chat.state import ChatState, compute_status, list_open_actions
 from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
@@ -55,7 +55,7 @@ def grow(state: ChatState, *events: e.Event) -> ChatState:
 
 def situations() -> dict[str, ChatState]:
     """A chat in every status; `requires_action` for each of its three reasons. One message waits in each queue."""
-    key = call_key(1, 0)
+    key = make_call_key(1, 0)
     begun = grow(ChatState(chat=CHAT), e.SessionCreated(ChatOptions(interactive=True)), e.UserMessage("go"))
     begun = grow(begun, e.JobStarted("1.0", "make serve"))
     queued = grow(begun, e.QueueChanged("added", "q1", "next"))
@@ -82,8 +82,8 @@ def situations() -> dict[str, ChatState]:
 
 def commands(state: ChatState) -> dict[str, c.Command]:
     """Every command, as well-formed as the state allows."""
-    key = call_key(1, 0)
-    action = next((each.action for each in open_actions(state)), "a1")
+    key = make_call_key(1, 0)
+    action = next((each.action for each in list_open_actions(state)), "a1")
     return {
         "Send": c.Send("more", queue_id="q2"),
         "Send, steering": c.Send("more", "steering", queue_id="q2"),
@@ -126,7 +126,7 @@ def outcome(state: ChatState, command: c.Command) -> str:
 
 
 def show_status(state: ChatState) -> str:
-    return "archived" if state.options.archived else status(state)
+    return "archived" if state.options.archived else compute_status(state)
 
 
 def table() -> dict[str, dict[str, str]]:

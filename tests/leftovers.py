@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from treadle.base import orphan_watcher
-from treadle.base.process_folders import process_folder_prefix
+from treadle.base.process_folders import make_folder_prefix
 
 GRACE_S = 20.0
 """How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
@@ -197,7 +197,7 @@ def _left_by_the_run() -> str:
     _end(pid for pid in run_pids if WORLD_HOLDER in describe([pid]))  # they would end a minute later
     leftover_pids = still_running(run_pids)
     remove_abandoned_folders(str(folder))  # tests kill processes; the next start of Treadle removes what they leave
-    own_folders = process_folder_prefix()  # this process may have run the tests itself, and has not ended yet
+    own_folders = make_folder_prefix()  # this process may have run the tests itself, and has not ended yet
     names = sorted(path.name for path in folder.iterdir())
     files = [name for name in names if name != "home" and not name.startswith(own_folders)]
     return "\n".join(filter(None, [describe(leftover_pids), *(f"{folder}/{name}" for name in files)]))

@@ -4,7 +4,7 @@ which lies beside the project."""
 import itertools
 from pathlib import Path
 
-from treadle.adapters.tools.builtin.file_tool import change, files_of, look, plan
+from treadle.adapters.tools.builtin.file_tool import build_change, list_file_changes, plan_changes, read_current_bytes
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.errors import Conflict
@@ -28,11 +28,11 @@ def write(
     into: ProjectSnapshots | None = None,
 ) -> None:
     """None removes it. `expected` is the hash that the file must have; `into`: the history that keeps it."""
-    old, pre = look(root, path)
+    old, pre = read_current_bytes(root, path)
     if expected not in (ANY, pre):
         raise Conflict(f"{path} was changed by someone else")
-    planned = plan(root, [change(path, old, data, pre=pre, mode=mode)])
+    planned = plan_changes(root, [build_change(path, old, data, pre=pre, mode=mode)])
     contents = {planned[0].post or "": data} if data is not None else {}
-    effect = (into or history(root)).change(name or f"write {next(_names)}", files_of(planned), contents)
+    effect = (into or history(root)).change(name or f"write {next(_names)}", list_file_changes(planned), contents)
     if effect.conflicts:
         raise Conflict(f"{path} was changed by someone else")

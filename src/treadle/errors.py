@@ -285,7 +285,7 @@ class EditError(ToolError):
 # -- suggestions for misspelt names
 
 
-def did_you_mean(name: str, known_names: Iterable[str], prefix: str = "") -> str:
+def suggest_name(name: str, known_names: Iterable[str], prefix: str = "") -> str:
     """The near name as the end of a sentence; empty if none is near. All known names have the prefix."""
     from difflib import get_close_matches
 
@@ -293,7 +293,7 @@ def did_you_mean(name: str, known_names: Iterable[str], prefix: str = "") -> str
     return f"; did you mean {prefix + close_matches[0]!r}?" if close_matches else ""
 
 
-def unknown_names(kind: str, names: Iterable[str], known_names: Collection[str]) -> str:
+def describe_unknown_names(kind: str, names: Iterable[str], known_names: Collection[str]) -> str:
     """A sentence about those that are not known, with the near ones; empty if all are."""
     unknown = sorted(set(names) - set(known_names))
-    return " ".join(f"There is no {kind} {name!r}{did_you_mean(name, known_names) or '.'}" for name in unknown)
+    return " ".join(f"There is no {kind} {name!r}{suggest_name(name, known_names) or '.'}" for name in unknown)

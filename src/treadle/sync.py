@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self
 
-from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, make_wrapping, same_parameters
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, copy_parameters, make_blocking, make_wrapping
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.library import agent as runtime
@@ -38,7 +38,7 @@ class CommandStream(Facade[command_stream.CommandStream]):
     someone; call it to carry it out and leave. Leaving the iteration stops nothing (law 11)."""
 
     def __iter__(self) -> Iterator[Envelope]:
-        return self._loop.each(aiter(self._wrapped))
+        return self._loop.iterate(aiter(self._wrapped))
 
     def __call__(self) -> ChatState:
         return self._loop.run(_await(self._wrapped))
@@ -139,7 +139,7 @@ class Chat(Facade[handle.Chat]):
 class Agent(LoopOwner[runtime.Agent]):
     """The same as `treadle.Agent`, with the same arguments. Close it, or use it in a `with` block."""
 
-    @same_parameters(runtime.Agent)
+    @copy_parameters(runtime.Agent)
     def __init__(self, *args: Any, **keywords: Any) -> None:
         agent = runtime.Agent(*args, **keywords)
         super().__init__(agent)

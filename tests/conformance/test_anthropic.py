@@ -184,7 +184,7 @@ async def test_what_the_sdk_sends_back_is_what_we_send_back() -> None:  # M-10: 
     answer = assembler.finish(INFO.ref)
     entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
     results = ResultsEntry(1, tuple(ToolResult(call.call, "ok") for call in answer.requests))
-    encoded_body = AnthropicEncoder(INFO.ref).body(
+    encoded_body = AnthropicEncoder(INFO.ref).encode_body(
         {"model": "m"}, ModelRequest("", [UserEntry("go"), entry, results], TOOLS)
     )
     assert msgspec.json.decode(encoded_body)["messages"][1] == {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lazily import lazily
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.gemini.vertex import Vertex, VertexEndpoint, given_token
+from treadle.adapters.models.gemini.vertex import Vertex, VertexEndpoint, make_fixed_tokens
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.thinking import unseal
 from treadle.chat.assembly import Assembler, ModelAnswer
@@ -156,7 +156,7 @@ async def test_vertex_reads_the_same() -> None:
     with FakeGemini([CASES["everything"]]) as fake:
         info = ModelInfo("vertex", INFO.name, thinking=True)
         endpoint = VertexEndpoint(
-            given_token(Secret("ya29.token")), project="p-1", location="us-east5", base_url=fake.base_url
+            make_fixed_tokens(Secret("ya29.token")), project="p-1", location="us-east5", base_url=fake.base_url
         )
         answer = await answer_of(Vertex(info, endpoint=endpoint), ModelRequest("", [UserEntry("hi")]))
         project = {"vertexai": True, "project": "p-1", "location": "us-east5", "credentials": credentials}

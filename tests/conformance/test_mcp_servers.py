@@ -54,7 +54,7 @@ async def run_calls(kit: Kit, server: dict[str, Any], calls: list[Any], **option
 
 def find_unused_tools(kit: Kit, events: list[Envelope]) -> set[str]:
     """The tools of the server that were not called."""
-    tool_names = kit.agents[0].mcp.hub.available(ChatOptions(root=str(kit.root)))
+    tool_names = kit.agents[0].mcp.hub.find_available_tools(ChatOptions(root=str(kit.root)))
     return {name.removeprefix("it__") for name in tool_names} - {
         start.name.removeprefix("it__") for start in of(events, e.ExecutionStart)
     }
@@ -240,5 +240,5 @@ async def test_the_time_and_a_kill_in_the_middle(kit: Kit) -> None:
     async with asyncio.timeout(60):
         while connection.restarts == old_restarts:  # noqa: ASYNC110 - another process dies
             await asyncio.sleep(0.05)
-    await connection.ready()  # it is there again
+    await connection.ensure_client()  # it is there again
     assert (await chat.status()) == "idle"

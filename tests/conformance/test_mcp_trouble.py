@@ -100,7 +100,7 @@ async def ready(agent: Agent, kit: Kit, *names: str) -> None:
     """Until they have started, however busy the machine is: a run waits ten seconds for them, and goes on without."""
     for name in names:
         connection, _ = await agent.mcp.hub.connect_server(name, str(kit.root))
-        await connection.ready()
+        await connection.ensure_client()
 
 
 async def wait_for_calls(kit: Kit, server: str, times: int) -> None:

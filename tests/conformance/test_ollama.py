@@ -165,7 +165,7 @@ def test_a_conversation_that_the_sdk_could_have_sent() -> None:
     calls = (ToolRequest("1.0", "read_file", '{"path": "a"}'), ToolRequest("1.1", "read_file", "broken"))
     results = ResultsEntry(1, (ToolResult("1.0", "x"), ToolResult("1.1", "no", success=False)))
     entries = [UserEntry("go"), AssistantEntry(1, "", calls=calls), results]
-    body = msgspec.json.decode(OllamaEncoder("").body({"model": "m"}, ModelRequest("s", entries, TOOLS)))
+    body = msgspec.json.decode(OllamaEncoder("").encode_body({"model": "m"}, ModelRequest("s", entries, TOOLS)))
     message = ollama.Message
     messages = [message.model_validate(item).model_dump(exclude_none=True) for item in body["messages"]]
     assert [item["role"] for item in messages] == ["system", "user", "assistant", "tool", "tool"]

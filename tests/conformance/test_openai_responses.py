@@ -7,7 +7,7 @@ import pytest
 
 from tests.lazily import lazily
 from treadle.adapters.models.openai_responses import OpenAIResponses
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
@@ -98,7 +98,7 @@ async def test_the_sdk_sends_back_the_same_items() -> None:  # M-10
         answer = await ours(fake.base_url, ModelRequest("", [UserEntry("hi")]))
         response = await theirs(fake.base_url, ModelRequest("", [UserEntry("hi")]), stream=False)
         entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
-        entries: list[Entry] = [UserEntry("hi"), entry, ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),))]
+        entries: list[Entry] = [UserEntry("hi"), entry, ResultsEntry(1, (ToolResult(make_call_key(1, 0), "r"),))]
         await ours(fake.base_url, ModelRequest("", entries, (ToolSpec("run"),)))
     items = fake.requests[-1]["input"][1:-1]
     reasoning, message, call = (item.model_dump(exclude_none=True) for item in response.output)

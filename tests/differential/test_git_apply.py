@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.texts import changed_lines, join_lines, random_cases, random_lines
-from treadle.adapters.tools.builtin.patching import plan
+from treadle.adapters.tools.builtin.patching import plan_patch
 from treadle.errors import EditError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -131,7 +131,7 @@ def _read(folder: Path) -> Tree:
 
 
 def _apply(patch: str, tree: Tree) -> Tree:
-    patch_plan = plan(patch, {path: text for path, (text, _) in tree.items()}.get)
+    patch_plan = plan_patch(patch, {path: text for path, (text, _) in tree.items()}.get)
     result = dict(tree)
     for path, text in patch_plan.texts.items():
         was = tree.get(patch_plan.old_paths.get(path, path), ("", False))

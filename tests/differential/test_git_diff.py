@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.texts import changed_lines, join_lines, random_cases, random_lines
-from treadle.diff.diff import diff, hunks, only, without
+from treadle.diff.diff import apply_hunks, diff_texts, list_hunks, remove_hunks
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -24,13 +24,13 @@ def test_git_makes_the_new_text_of_our_diff(tmp_path: Path) -> None:
         if old == new:
             continue
         applied += 1
-        assert _apply(tmp_path, old, diff("f", old.decode(), new.decode()).text + "\n") == new
-        parts = hunks(old, new)
+        assert _apply(tmp_path, old, diff_texts("f", old.decode(), new.decode()).text + "\n") == new
+        parts = list_hunks(old, new)
         hunk = chance.choice(parts)
         text = "\n".join(["--- f", "+++ f", hunk.header, *hunk.lines, ""])
-        expected = only(old, new, [hunk.number])
+        expected = apply_hunks(old, new, [hunk.number])
         assert _apply(tmp_path, old, text) == expected
-        assert without(old, new, [part.number for part in parts if part != hunk]) == expected
+        assert remove_hunks(old, new, [part.number for part in parts if part != hunk]) == expected
     assert applied > 50
 
 

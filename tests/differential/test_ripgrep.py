@@ -9,7 +9,7 @@ import pytest
 from tests.differential.texts import random_cases
 from tests.faults.chance import SOAK
 from treadle.adapters.workspace.root import Root
-from treadle.adapters.workspace.search.search import Engine, ripgrep
+from treadle.adapters.workspace.search.search import Engine, find_ripgrep
 from treadle.errors import ToolError
 from treadle.ports.workspace import Query
 
@@ -48,7 +48,7 @@ _WORDS = (
 
 @pytest.mark.thorough(one_of=8)
 def test_both_programs_find_the_same_lines(tmp_path: Path) -> None:
-    program = ripgrep("/nowhere")
+    program = find_ripgrep("/nowhere")
     assert program is not None, "ripgrep comes with the requirements"
     names = ("a.txt", "b.py", "d/c.txt", "d/e.md")
     root = Root(str(tmp_path))
@@ -90,7 +90,9 @@ _KNOWN = [chr(number) for number in range(0x20000) if unicodedata.ucd_3_2_0.cate
 def test_both_programs_see_the_same_words_and_spaces(tmp_path: Path, pattern: str) -> None:
     letters = [letter for letter in _KNOWN if letter not in "\0\n\r"]
     (tmp_path / "a.txt").write_text("".join(f":{letter}\n" for letter in letters), newline="")
-    lines = [_search(tmp_path, program, Query(pattern, most=len(letters))) for program in (ripgrep("/nowhere"), None)]
+    lines = [
+        _search(tmp_path, program, Query(pattern, most=len(letters))) for program in (find_ripgrep("/nowhere"), None)
+    ]
     differences = {letters[number - 1] for number in lines[0] ^ lines[1]}
     assert not differences, sorted(map(ascii, differences))[:20]
 
@@ -102,7 +104,7 @@ def test_both_programs_fold_the_same_cases_but_for_two_letters(tmp_path: Path) -
     (tmp_path / "a.txt").write_text("".join(f":{letter}\n" for letter in folding))
     for letter in folding[:: 1 if SOAK else 40]:
         query = Query(f":{letter}$", ignore_case=True)
-        lines = [_search(tmp_path, program, query) for program in (ripgrep("/nowhere"), None)]
+        lines = [_search(tmp_path, program, query) for program in (find_ripgrep("/nowhere"), None)]
         assert lines[0] == lines[1], ascii(letter)
 
 

@@ -14,7 +14,7 @@ from treadle.base.types import HOME_VARIABLE
 from treadle.engine.worker import ENDING_S
 from treadle.frontends.cli import COMMANDS
 from treadle.frontends.cli.group import cli
-from treadle.library.config import Settings, variable
+from treadle.library.config import Settings, make_variable_name
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -23,7 +23,7 @@ COMPOSE = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
 EXAMPLE = (DEPLOY / "treadle.env.example").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "guide" / "scale.md").read_text(encoding="utf-8")
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
-SETTINGS = {variable(name) for name in Settings.__struct_fields__} | {HOME_VARIABLE}
+SETTINGS = {make_variable_name(name) for name in Settings.__struct_fields__} | {HOME_VARIABLE}
 
 
 def command_lines() -> list[list[str]]:

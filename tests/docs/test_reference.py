@@ -13,7 +13,7 @@ from treadle.adapters.models.registry import PROVIDERS
 from treadle.base.types import HOME_VARIABLE
 from treadle.frontends.cli import COMMANDS
 from treadle.frontends.cli.group import cli
-from treadle.library.config import Settings, variable
+from treadle.library.config import Settings, make_variable_name
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND_LINE = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def test_every_setting_is_documented_with_its_variable_and_default() -> None:
     assert [row[0] for row in rows] == list(Settings.__struct_fields__)
     defaults = msgspec.to_builtins(Settings())
     for name, shown_variable, shown_default, _ in rows:
-        assert shown_variable == variable(name)
+        assert shown_variable == make_variable_name(name)
         default = defaults[name]
         encoded = msgspec.json.encode(default).decode().strip('"').removesuffix(".0")
         assert shown_default.strip() == ("none" if default in ("", None, ()) else encoded)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from treadle.frontends.cli import COMMANDS, help_text
+from treadle.frontends.cli import COMMANDS, format_help
 from treadle.frontends.cli.group import cli
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_help_is_plain(name: str) -> None:
 
 
 def test_the_first_help_is_plain() -> None:
-    assert UNCLEAR.findall(help_text()) == []
+    assert UNCLEAR.findall(format_help()) == []
 
 
 @pytest.mark.parametrize("page", FIRST_PAGES)

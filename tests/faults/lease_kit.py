@@ -19,7 +19,7 @@ from treadle.adapters.stores.postgres import PostgresStore
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import ChatId
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, status
+from treadle.chat.state import ChatState, compute_status
 from treadle.engine.pool import WorkerPool
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.ports.store import Store
@@ -152,8 +152,8 @@ async def problems_of(store: Store, folder: Path, chats: Sequence[ChatId]) -> li
         problems += [f"{chat}: {problem}" for problem in await check(store, chat)]
         log = [wire.decode(chat, record) for record in await store.read(chat)]
         state = fold_all(ChatState(chat=chat), log)
-        if status(state) not in ("idle", "error"):
-            problems.append(f"{chat} is {status(state)}")
+        if compute_status(state) not in ("idle", "error"):
+            problems.append(f"{chat} is {compute_status(state)}")
         recorded = sum(isinstance(each.data, e.AssistantMessage | e.TurnRetry) for each in log)
         recorded += _cut_off(log)
         if calls[chat] > recorded:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.chat.change_rules import left_out
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
+from treadle.chat.change_rules import explain_left_out
+from treadle.protocol.files import DiffStat, FileChange, FileState, make_file_change
 
 pytestmark = [
     pytest.mark.thorough(one_of=4),
@@ -58,10 +58,10 @@ def plan_changes(root: Path, entries: dict[str, tuple[str, str]], *, folders: bo
         for depth in range(1, len(above) + 1):
             folder = "/".join(above[:depth])
             if folders and state_of(root / folder) is None:
-                changes[folder] = change_of(folder, None, FileState("directory", 0o755), DiffStat())
+                changes[folder] = make_file_change(folder, None, FileState("directory", 0o755), DiffStat())
         new_state = FileState("link", target=content) if kind == "link" else FileState("file", 0o644, "cd", 2)
         new_state = FileState("directory", 0o755) if kind == "directory" else new_state
-        changes[path] = change_of(path, state_of(root / path), new_state, DiffStat())
+        changes[path] = make_file_change(path, state_of(root / path), new_state, DiffStat())
     return list(changes.values())
 
 
@@ -113,7 +113,7 @@ def test_git_takes_no_changed_folder_for_a_repository(tmp_path: Path, seed: int)
     for _ in range(4):
         entries = step(dice, root)
         changes = plan_changes(root, entries, folders=dice.random() < 0.5)
-        excluded_paths = frozenset(left_out(changes, lambda path: os.path.lexists(root / path)))
+        excluded_paths = frozenset(explain_left_out(changes, lambda path: os.path.lexists(root / path)))
         made_paths = [change.path for change in changes if change.path not in excluded_paths]
         for path in made_paths:
             if not any(path.startswith(f"{each}/") for each in excluded_paths):
@@ -140,11 +140,11 @@ def _parts(root: Path, folder: Path, path: str) -> tuple[str, ...]:
 def test_a_bare_repository_of_the_project_is_not_changed(tmp_path: Path, name: str) -> None:  # fault 35
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "t/fixture")], check=True, capture_output=True)
     changes = plan_changes(tmp_path, {f"t/fixture/{name}": ("file", "x")}, folders=True)
-    assert f"t/fixture/{name}" in left_out(changes, lambda path: os.path.lexists(tmp_path / path))
+    assert f"t/fixture/{name}" in explain_left_out(changes, lambda path: os.path.lexists(tmp_path / path))
     other_changes = plan_changes(tmp_path, {"t/fixture/README": ("file", "x"), "t/other": ("file", "x")}, folders=True)
-    assert left_out(other_changes, lambda path: os.path.lexists(tmp_path / path)) == {}
+    assert explain_left_out(other_changes, lambda path: os.path.lexists(tmp_path / path)) == {}
 
 
 def test_one_patch_without_folders_of_its_own_makes_none(tmp_path: Path) -> None:  # fault 35
     entries = {f"x/{name}": ("file", "x") for name in ("HEAD", "objects/a", "refs/heads/a", "config")}
-    assert set(left_out(plan_changes(tmp_path, entries, folders=False), lambda _path: False)) == set(entries)
+    assert set(explain_left_out(plan_changes(tmp_path, entries, folders=False), lambda _path: False)) == set(entries)

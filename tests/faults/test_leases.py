@@ -70,7 +70,17 @@ class Unsteady:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name not in ("append", "claim", "renew", "release", "read", "get", "head", "save_snapshot", "load_snapshot"):
+        if name not in (
+            "append",
+            "claim",
+            "renew",
+            "release",
+            "read",
+            "get",
+            "read_head",
+            "save_snapshot",
+            "load_snapshot",
+        ):
             return method
 
         async def unsteady(*arguments: Any, **more: Any) -> Any:

@@ -21,7 +21,7 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
 from treadle.frontends.cli.commands import chats
 from treadle.frontends.cli.group import invoke
-from treadle.library.transfer import export_chat, fork, import_chat
+from treadle.library.transfer import export_chat, fork_chat, import_chat
 from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
@@ -62,7 +62,7 @@ async def cost_of_commands(path: Path, count: int = 30) -> float:
 OPEN = r"""
 import asyncio, re, sys, time
 from pathlib import Path
-from treadle.chat.transcript import entries
+from treadle.chat.transcript import build_entries
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.adapters.stores.sqlite import SqliteStore
@@ -76,7 +76,7 @@ async def main():
     before = peak()
     began = time.process_time()
     state = await Log(store, Hub(), SystemClock()).load(ChatId(sys.argv[2]))
-    request = entries(state)
+    request = build_entries(state)
     print(time.process_time() - began, peak() - before, state.head)
     await store.close()
 
@@ -136,7 +136,7 @@ async def test_an_imported_chat_opens_from_a_snapshot(tmp_path: Path) -> None:
     lines = [line async for line in export_chat(there, CHAT)]
     await there.close()
     copy = await import_chat(here, lines)
-    forked = await fork(here, copy, 2_000)
+    forked = await fork_chat(here, copy, 2_000)
     for chat, head in ((copy, 3_000), (forked, 2_000)):
         here.records_read = 0
         assert (await Log(here, Hub(), SystemClock()).load(chat)).head >= head

@@ -16,7 +16,7 @@ import pytest
 from tests.writing import write
 from treadle.adapters.workspace.paths.resolve import open_beneath
 from treadle.adapters.workspace.root import Root
-from treadle.adapters.workspace.search.search import Engine, ripgrep
+from treadle.adapters.workspace.search.search import Engine, find_ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
 
@@ -107,7 +107,7 @@ def look(root: Root, number: int) -> None:
     assert stat_of is None or stat_of.kind == "file"
     assert root.stat("swap/only-outside") is None
     assert root.inspect("swap/only-outside") is None
-    digest = root.digest("swap/only-outside")
+    digest = root.hash_file("swap/only-outside")
     assert digest is None
 
 
@@ -152,7 +152,7 @@ def test_a_search_shows_nothing_from_outside_while_everything_is_swapped(
     for number in range(30):  # so that the search takes its time around the swapped names
         (project / f"d{number}").mkdir()
         (project / f"d{number}" / "a").write_bytes(INSIDE)
-    engine = Engine(Root(str(project)), ripgrep("/nowhere") if program == "ripgrep" else None)
+    engine = Engine(Root(str(project)), find_ripgrep("/nowhere") if program == "ripgrep" else None)
     inside = False
     with swapping(project):
         for number in itertools.count():

@@ -116,7 +116,7 @@ class Meanwhile(Case):
     """The user edits a file after the death: the edit stays, and nothing else does."""
 
     def meanwhile(self) -> None:
-        self.done = self.bench.journals.ending("c_1/1.0") is not None
+        self.done = self.bench.journals.read_ending("c_1/1.0") is not None
         (self.bench.project / "edited").write_bytes(b"the user's")
         (self.bench.project / "edited").chmod(0o640)
         if not self.done:

@@ -123,14 +123,14 @@ class Case:
         with suppress(FileNotFoundError):
             os.kill(int((folder / names.OWNER).read_text().split()[0]), signal.SIGKILL)
         until = time.monotonic() + 60
-        while names.look(str(folder)) == names.RUNNING and time.monotonic() < until:
+        while names.read_state(str(folder)) == names.RUNNING and time.monotonic() < until:
             time.sleep(0.005)
 
     def tidy(self) -> None:
         """No process of the case is left, so that its folder can go."""
         until = time.monotonic() + 60
         for folder in (self.folder / "home/commands" / CHAT).iterdir():
-            while names.look(str(folder)) == names.RUNNING and time.monotonic() < until:
+            while names.read_state(str(folder)) == names.RUNNING and time.monotonic() < until:
                 time.sleep(0.005)
 
 

@@ -44,7 +44,7 @@ class Case:
         self.grounds: dict[str, ground.WorldGround] = {}
         self.worlds = WorldHome(WorldFolders(str(self.home)), self.ground, self.history)
         if world_kind == "copy":
-            self.worlds._missing = lambda *_: "for a test"  # type: ignore[method-assign]
+            self.worlds._explain_no_layers = lambda *_: "for a test"  # type: ignore[method-assign]
         self.world = ""
         if has_world:
             self.world = self.worlds.open(str(self.project), "", "", "").id
@@ -94,18 +94,18 @@ class Case:
         self.worlds.rebase(self.world)
 
     def drop(self) -> None:
-        if any(each.id == self.world for each in self.worlds.folders.all()):
+        if any(each.id == self.world for each in self.worlds.folders.iterate_worlds()):
             self.worlds.drop(self.world)
 
     def wrong(self, act: str) -> str:
         """Describe the difference from the expected state after the act; empty if there is none."""
         files = contents(tree(self.project))
-        world_ids = [each.id for each in self.worlds.folders.all()]
+        world_ids = [each.id for each in self.worlds.folders.iterate_worlds()]
         if act == "commit":
-            effect = self.worlds.effect(self.world)
+            effect = self.worlds.compute_effect(self.world)
             return "" if files == AFTER and not effect.files and not effect.conflicts else f"{files} {effect}"
         if act == "rebase":
-            effect, inside = self.worlds.effect(self.world), self.inside()
+            effect, inside = self.worlds.compute_effect(self.world), self.inside()
             fine = inside == {**files, "text": b"theirs\n2\n3\nours\n"} and tree(self.project) == self.before
             is_text_only = [file.path for file in effect.files] == ["text"] and not effect.conflicts
             return "" if fine and is_text_only else f"{inside} {effect}"
@@ -119,7 +119,7 @@ class Case:
             return contents(tree(folder))
 
     def end(self) -> None:
-        for world in self.worlds.folders.all():
+        for world in self.worlds.folders.iterate_worlds():
             self.ground(world.id).end()
 
 

@@ -1,7 +1,7 @@
 """One representative of every event type, recorded and live: every field says something. The golden files are made
 from these, and the reference shows them as examples."""
 
-from treadle.base.types import CallKey, ChatId, call_key
+from treadle.base.types import CallKey, ChatId, make_call_key
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, KnownFile, PlanStep, Shell, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured
@@ -9,7 +9,7 @@ from treadle.protocol.options import Budget, ChatOptions, Skill
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
 
-KEY = call_key(3, 1)
+KEY = make_call_key(3, 1)
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 IMAGE = Image("image/png", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 USAGE = Usage(1_200, 80, 1_000, 16, 0.0031, True)
@@ -98,7 +98,7 @@ _ALL: tuple[e.Event, ...] = (
         "I look at the test.",
         (Thinking("The test comes first.", '{"signature":"c2ln"}', "openai:gpt-4.1"),),
         (
-            ToolRequest(call_key(3, 0), "read_file", '{"path": "test_engine.py"}', "call_a"),
+            ToolRequest(make_call_key(3, 0), "read_file", '{"path": "test_engine.py"}', "call_a"),
             ToolRequest(KEY, "run_command", '{"command": "make te', "call_b", True),
         ),
         True,

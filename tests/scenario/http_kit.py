@@ -13,7 +13,7 @@ import aiohttp
 from treadle import Agent, ScriptedModel
 from treadle.adapters.models.scripted import Step
 from treadle.frontends.server.admission import Admission
-from treadle.frontends.server.running import Running, address_of, bind
+from treadle.frontends.server.running import Running, bind, format_address
 from treadle.frontends.server.service import Limits, Service
 from treadle.frontends.server.tokens import Tokens
 from treadle.ports.model import Model
@@ -171,7 +171,7 @@ async def serving(
     listening = bind("127.0.0.1", 0)
     if buffer:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
-    address = address_of(listening)
+    address = format_address(listening)
     running = Running(service, listening)
     await running.start()
     timeout = aiohttp.ClientTimeout(total=WAIT_S)

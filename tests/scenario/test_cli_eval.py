@@ -196,7 +196,7 @@ def test_a_swe_bench_instance(cli: CommandLine) -> None:
 
 
 async def test_without_overlays_an_attempt_works_in_a_copy(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     place, _, model = suite(cli, a=[WRITE, DONE])
     async with Agent(cli.folder / "out" / "store" / "chats.db") as agent:
         [attempt] = await evaluate(agent, read_suite(Path(place)), Plan((model,)), cli.folder / "out")

@@ -50,11 +50,11 @@ def test_a_run_collects_once_a_day(cli: CommandLine) -> None:
     images = ContentStore(cli.home / "snapshots")
     old(images, b"nobody's")
     cli("run", "Write.", "--model", cli.script(WRITE))
-    assert len(list(images.all())) >= 1  # the clock was set
+    assert len(list(images.iterate_objects())) >= 1  # the clock was set
     stamp = cli.home / "snapshots" / "collected"
     os.utime(stamp, (time.time() - 2 * 86_400,) * 2)
     assert cli("run", "Hello.", "--model", cli.script('[[turn]]\ntext = "Hello."\n')).code == 0
-    assert b"nobody's" not in {images.read(image.digest) for image in images.all()}
+    assert b"nobody's" not in {images.read(image.digest) for image in images.iterate_objects()}
 
 
 def test_fsck_looks_at_what_is_kept(cli: CommandLine) -> None:

@@ -8,7 +8,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from treadle.adapters.tools.builtin.command.shell import without_secrets
+from treadle.adapters.tools.builtin.command.shell import drop_secrets
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
@@ -73,7 +73,7 @@ def test_an_address_of_something_else_is_a_mistake(cli: CommandLine) -> None:
 
 
 def test_commands_do_not_get_the_address() -> None:
-    assert "TREADLE_STORE" not in without_secrets({"TREADLE_STORE": "postgresql://there/chats?password=x"})
+    assert "TREADLE_STORE" not in drop_secrets({"TREADLE_STORE": "postgresql://there/chats?password=x"})
 
 
 @pytest.mark.thorough(one_of=8)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.library.housekeeping.retention import read_stamp, stamp_of
+from treadle.library.housekeeping.retention import get_stamp_path, read_stamp
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
@@ -50,12 +50,12 @@ class Crowded:
             assert cli("run", "Write.", "--model", cli.script(writing(content))).code == 0
         for number in range(300):
             self.images.put(b"nobody's %d" % number)
-        for image in list(self.images.all()):
+        for image in list(self.images.iterate_objects()):
             made_old(self.images.folder / "objects" / image.digest[:2] / image.digest)
-        made_old(stamp_of(cli.home))
+        made_old(get_stamp_path(cli.home))
 
     def count(self) -> int:
-        return len(list(self.images.all()))
+        return len(list(self.images.iterate_objects()))
 
     def is_done(self) -> bool:
         stamp = read_stamp(self.cli.home)
@@ -79,7 +79,7 @@ def test_the_cap_holds_where_a_process_stays(crowded_home: Crowded, command: str
     finally:
         process.terminate()
         assert end(process).code == 0
-    assert crowded_home.images.size() <= 2500
+    assert crowded_home.images.measure_size() <= 2500
     cli = crowded_home.cli
     assert cli("undo", "last", "--yes").code == 0
     assert crowded_home.file.read_text() == "1" * 2000, "what the newest run needs was there"
@@ -107,7 +107,7 @@ def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded_home: Crowded
     finally:
         again.terminate()
         end(again)
-    assert crowded_home.images.size() <= 2500
+    assert crowded_home.images.measure_size() <= 2500
 
 
 @pytest.mark.thorough(one_of=8)
@@ -120,4 +120,4 @@ def test_runs_together_bring_very_many_below_the_cap(crowded_home: Crowded) -> N
         counts.append(crowded_home.count())
         assert counts[-1] < counts[-2], "each removes some"
     assert len(counts) > 3, "one alone did not do it"
-    assert crowded_home.images.size() <= 2500
+    assert crowded_home.images.measure_size() <= 2500

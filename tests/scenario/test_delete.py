@@ -17,7 +17,7 @@ from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Tur
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import ChatId
 from treadle.errors import NotFound, Refused
-from treadle.library.transfer import export_chat, fork, import_chat
+from treadle.library.transfer import export_chat, fork_chat, import_chat
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 
@@ -72,12 +72,12 @@ async def test_a_fork_and_an_export_outlive_the_chat(tmp_path: Path) -> None:  #
     async with Agent(tmp_path / "t.db", model=ScriptedModel([Say("One."), Say("Two.")]), home=tmp_path) as agent:
         chat, store = agent.chat(), agent.deps.store
         await play(chat.send("Speak."))
-        copy = await fork(store, chat.id, await store.head(chat.id), {})
+        copy = await fork_chat(store, chat.id, await store.read_head(chat.id), {})
         lines = [line async for line in export_chat(store, chat.id)]
         await agent.delete_chat(chat.id)
         assert (await agent.chat(copy).ask("Again.")).text == "Two."
         assert await import_chat(store, lines, local=agent.options) == chat.id
-        assert [each.summary.deleted for each in await store.changes() if each.summary.chat == chat.id] == [False]
+        assert [each.summary.deleted for each in await store.list_changes() if each.summary.chat == chat.id] == [False]
 
 
 # -- over HTTP -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.scenario.kit import of
 from tests.trees import tree as tree_of
 from treadle import Agent
 from treadle.adapters.stores import open_store
-from treadle.library.subagents.children import tree
+from treadle.library.subagents.children import list_descendants
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
 from treadle.protocol.views import ChildView
@@ -37,7 +37,7 @@ def prepare(cli: CommandLine, wait_s: float = 1.0, does: str = WRITE) -> str:
 
 async def wait_for(agent: Agent, chat: str, fits: Callable[[list[ChildView]], bool]) -> list[ChildView]:
     while True:
-        rows = await tree(agent.deps, chat)  # type: ignore[arg-type]
+        rows = await list_descendants(agent.deps, chat)  # type: ignore[arg-type]
         if fits(rows):
             return rows
         await asyncio.sleep(0.1)

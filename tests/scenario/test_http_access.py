@@ -14,7 +14,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server import connections
 from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.guard import OPEN
-from treadle.frontends.server.replies import codes
+from treadle.frontends.server.replies import list_codes
 from treadle.frontends.server.running import ROUTES
 from treadle.frontends.server.service import Limits
 
@@ -264,7 +264,7 @@ async def test_readiness_and_numbers(server: Server) -> None:
 
 
 def test_every_code_of_the_routes_is_known() -> None:
-    known_codes = codes()
+    known_codes = list_codes()
     assert {code for route in ROUTES for code in route.codes} <= set(known_codes)
 
 

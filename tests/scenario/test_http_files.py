@@ -207,13 +207,13 @@ async def test_a_killed_undo_is_completed_before_anything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # W-02, fault 3
     all_there = asyncio.Barrier(3)
-    recorded = changes._recorded_outcome
+    recorded = changes._wait_for_outcome
 
     async def wait_and_record(*arguments: Any) -> Any:
         await all_there.wait()
         return await recorded(*arguments)
 
-    monkeypatch.setattr(changes, "_recorded_outcome", wait_and_record)
+    monkeypatch.setattr(changes, "_wait_for_outcome", wait_and_record)
     cli = CommandLine(tmp_path)
     (cli.project / "a.txt").write_text(OLD)
     assert cli("run", "Do the work.", "--model", cli.script(WORK_AS_SCRIPT)).code == 0

@@ -90,7 +90,7 @@ async def test_rules_belong_to_somebody(server: Server) -> None:  # S-07, S-13
     assert (await server.local("DELETE", f"/api/rules/{rule.id}", {}, headers=key)).status == 204
     assert (await server.local("DELETE", f"/api/rules/{rule.id}", {}, headers=key)).status == 204
     assert (await server.local("DELETE", f"/api/rules/{rule.id}", {})).code == "not_found"
-    assert book.last_used_ms(rule.id) == 0
+    assert book.read_last_use_ms(rule.id) == 0
 
 
 async def test_files_of_a_chat_to_come(server: Server) -> None:  # U-10, S-13

@@ -64,7 +64,9 @@ async def test_equal_creations_make_one_chat_and_one_world(server: Server, tmp_p
     assert len({answer.data for answer in answers}) == 1
     (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
     second = await repeat_request(server.local, "/api/chats", body, "k2", 1)
-    worlds = [(await server.service.state("local", each.json["id"])).options.world for each in (answers[0], second[0])]
+    worlds = [
+        (await server.service.load_state("local", each.json["id"])).options.world for each in (answers[0], second[0])
+    ]
     assert worlds[0] == world["id"] != worlds[1]
 
 
@@ -90,7 +92,7 @@ async def test_a_creation_that_the_store_does_not_take_leaves_no_world(
     store.full = False
     chat = (await server.local("POST", "/api/chats", body, headers=headers)).json["id"]
     (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
-    assert (await server.service.state("local", chat)).options.world == world["id"]
+    assert (await server.service.load_state("local", chat)).options.world == world["id"]
 
 
 async def test_a_drop_of_a_world_that_is_repeated_gets_the_first_answer(server: Server, tmp_path: Path) -> None:
@@ -131,12 +133,12 @@ async def test_a_rule_that_could_not_be_saved_is_saved_by_the_repeated_answer(
 
         patched.setattr(rules, "add", full)
         assert (await server.local("POST", path, body, headers=key)).status >= 500
-    assert rules.all() == ()
+    assert rules.list_rules() == ()
     assert (await server.local("POST", path, body, headers=key)).status == 200
-    (rule,) = rules.all()
+    (rule,) = rules.list_rules()
     rules.revoke(rule.id)
     assert (await server.local("POST", path, body, headers=key)).status == 200
-    assert rules.all() == (), "a rule that was revoked does not come back"
+    assert rules.list_rules() == (), "a rule that was revoked does not come back"
 
 
 async def test_a_revocation_that_is_repeated_gets_the_first_answer(server: Server) -> None:  # S-07
@@ -146,6 +148,6 @@ async def test_a_revocation_that_is_repeated_gets_the_first_answer(server: Serve
     rules.add(Rule("deny", "run_command", "ls *", scope="user", id="r_1"))
     store.forgotten_key = "k1"
     statuses = [(await server.local("DELETE", "/api/rules/r_1", {}, headers=key)).status for _ in range(3)]
-    assert (statuses, rules.all()) == ([503, 204, 204], ())
+    assert (statuses, rules.list_rules()) == ([503, 204, 204], ())
     for _ in range(2):
         assert (await server.local("DELETE", "/api/rules/r_1", {}, headers={"idempotency-key": "k2"})).status == 404

@@ -13,7 +13,7 @@ from treadle import ScriptedModel
 from treadle.adapters.models.scripted import ReportUsage, Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.frontends.server.connections import CompressedAnswer
-from treadle.frontends.server.routes.web import FOLDER, POLICY, web_page
+from treadle.frontends.server.routes.web import FOLDER, POLICY, load_web_page
 from treadle.frontends.server.service import SignIn
 from treadle.protocol.content import Usage
 
@@ -37,7 +37,7 @@ async def test_the_page_and_its_parts(server: Server) -> None:  # U-05, S-12, S-
     assert page.headers["content-security-policy"] == POLICY
     assert "unsafe" not in POLICY
     assert "require-trusted-types-for 'script'" in POLICY
-    site = web_page()
+    site = load_web_page()
     links = re.findall(r'(?:src|href)="/web/(\w+)/([\w.-]+)"', page.data.decode())
     assert {version for version, _ in links} == {site.version}
     assert {"main.js", "base.css", "chat-fold.js", "family.js"} <= {name for _, name in links} <= set(site.parts)
@@ -58,7 +58,7 @@ async def test_the_page_and_its_parts(server: Server) -> None:  # U-05, S-12, S-
 def test_the_page_is_small_and_its_own() -> None:  # S-12
     """Its modules are few and short, each is there, and nothing is loaded from anywhere."""
     texts = {path.name: path.read_text() for path in FOLDER.iterdir()}
-    site = web_page()
+    site = load_web_page()
     names = re.findall(r'"/web/\w+/([\w.-]+)"', site.parts["index.html"].body.decode())
     assert sum(len(site.parts[name].packed or site.parts[name].body) for name in {"index.html", *names}) < MOST_BYTES
     assert sum(text.count("\n") for name, text in texts.items() if name.endswith(".js")) < MOST_LINES
@@ -76,7 +76,7 @@ async def test_answers_and_streams_are_compressed(server: Server) -> None:  # U-
     packed = {"accept-encoding": "gzip"}
     page = await server.anonymous_client("GET", "/", headers=packed)
     assert (page.headers["content-encoding"], page.headers["vary"]) == ("gzip", "Accept-Encoding")
-    assert page.data == web_page().parts["index.html"].body
+    assert page.data == load_web_page().parts["index.html"].body
     document = await server.local("GET", "/api/openapi.json", headers=packed)
     assert document.headers["content-encoding"] == "gzip"
     assert document.json["openapi"]

@@ -14,7 +14,7 @@ from tests.scenario.kit import of, play
 from treadle import Agent, Chat
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.sandbox.supervisor.folder import OWNER
-from treadle.base.types import new_id
+from treadle.base.types import make_id
 from treadle.errors import JobElsewhere, NotFound, ToolError
 from treadle.library.jobs import Job
 from treadle.ports.commands import Allowance
@@ -22,7 +22,7 @@ from treadle.protocol import events as e
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
-MARK = new_id("mark")
+MARK = make_id("mark")
 SERVE = f'echo made > made; echo up; while read -r line; do echo "got $line"; done; sleep 1000 # {MARK}'
 
 
@@ -199,7 +199,7 @@ async def test_a_closer_that_died_is_followed_by_another(home: Home) -> None:
     command = await agent.job_registry._commands.find(chat.id, "1.0")  # type: ignore[arg-type]
     assert command is not None
     await command.wait(30)
-    assert command.first("closed")
+    assert command.is_first_token("closed")
     await job.look()
     log = await chat.events()
     assert len(of(log, e.JobEnded)) == len(of(log, e.FilesChanged)) == 1

@@ -14,7 +14,7 @@ from tests.scenario.command_line import CommandLine, CommandResult, end, until
 from tests.unit.adapters.models.local import real
 from treadle import Agent
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
@@ -74,7 +74,7 @@ def test_a_run_makes_valid_calls_and_ends(local: CommandLine) -> None:
     assert_sound(exported)
     schemas = {
         spec.name: spec.parameters
-        for spec in Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
+        for spec in Tools(make_builtin_tools(ToolContext(Root, MemoryStore())), []).list_specs(ChatOptions(root="/"))
     }
     finished = {turn["turn"]: turn["finish_reason"] for turn in exported.of("assistant.turn_end")}
     messages = exported.of("assistant.message")

@@ -74,7 +74,7 @@ async def test_a_worker_whose_records_are_lost_stops_and_another_goes_on(path: P
     async with asyncio.timeout(60):
         while (await stage.store.get(chat.id)).leased:  # noqa: ASYNC110  # a fact in the store, not in this process
             await asyncio.sleep(0.01)
-    assert await stage.store.head(chat.id) == 1
+    assert await stage.store.read_head(chat.id) == 1
     heir = stage.agent([Call("wait"), Say("Done.")], wait).chat(chat.id)
     assert list_idle_reasons(await play(heir.send("go"))) == ["done"]
     assert await results(heir) == ["passed"]

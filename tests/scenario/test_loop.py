@@ -5,7 +5,7 @@ import asyncio
 from tests.scenario.kit import Recording, Stage, change, fail, list_idle_reasons, look, of, play, results, types
 from treadle import tool
 from treadle.adapters.models.scripted import Call, RawCall, ReportUsage, Say, ScriptedModel, Think
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEntry
 
@@ -210,7 +210,10 @@ async def test_repeated_provider_ids_are_different_calls(stage: Stage) -> None: 
     chat = stage.agent(steps, change).chat()
     events = await play(chat.send("go"))
     assert await results(chat) == ["changed 1", "changed 2"]
-    assert [completion.call for completion in of(events, e.ExecutionComplete)] == [call_key(1, 0), call_key(2, 0)]
+    assert [completion.call for completion in of(events, e.ExecutionComplete)] == [
+        make_call_key(1, 0),
+        make_call_key(2, 0),
+    ]
 
 
 async def test_equal_calls_of_one_answer_each_run(stage: Stage) -> None:  # M-08

@@ -249,7 +249,7 @@ async def test_a_late_announcement_of_a_question_does_not_end_its_answer(tmp_pat
     (action,) = await chat.actions()
     answer = asyncio.create_task(play(chat.approve(action)))
     await store.waits.wait()
-    agent.deps.log.live(chat.id, e.ActionRequired((action,)))
+    agent.deps.log.publish_live(chat.id, e.ActionRequired((action,)))
     store.go.set()
     assert list_idle_reasons(await answer) == ["done"]
     assert (tmp_path / ".env").read_text() == "A=1\n"

@@ -8,7 +8,7 @@ from tests.scenario.kit import Gate, Recording, Stage, change, list_idle_reasons
 from tests.unit.chat.player import valid_history
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
-from treadle.chat.history import tokens, weigh
+from treadle.chat.history import estimate_tokens, weigh
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Image, ResultsEntry, Usage, UserEntry
@@ -193,7 +193,7 @@ async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_sh
     assert "begun" in entry.text
     assert entry.text.endswith("ended")
     assert "[… left out …]" in entry.text
-    request_tokens = tokens(weigh(entry) + len(request.system))
+    request_tokens = estimate_tokens(weigh(entry) + len(request.system))
     assert request_tokens < small.window * 0.8
     assert 256 <= request.max_tokens <= small.window - request_tokens
 

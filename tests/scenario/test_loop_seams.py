@@ -17,7 +17,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import KnownFile, Shell
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule
-from treadle.protocol.tools import ToolSpec, digest
+from treadle.protocol.tools import ToolSpec, compute_digest
 
 
 class Odd:
@@ -43,7 +43,7 @@ class Odd:
             await self.gate.pass_through()
         return self.outcome
 
-    async def trial(self, invocation: Invocation) -> Trial | None:
+    async def plan_trial(self, invocation: Invocation) -> Trial | None:
         return None
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
@@ -250,6 +250,6 @@ async def test_the_answer_is_bound_to_what_was_shown_and_a_secret_was_not(stage:
     await play(chat.send("Go."))
     action = await read_action(chat)
     assert action.text == "odd\n\nthe key is [redacted]"
-    assert action.hash == digest(["odd", {}, action.text])
+    assert action.hash == compute_digest(["odd", {}, action.text])
     await play(chat.approve(action))
     assert len(odd.ran) == 1

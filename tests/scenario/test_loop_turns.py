@@ -12,11 +12,11 @@ from tests.scenario.kit import Stage, change, look, of, play, types
 from treadle import Agent, Chat
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.base.types import ChatId, new_chat_id
+from treadle.base.types import ChatId, make_chat_id
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, build_summary
 from treadle.library.replay import replay
-from treadle.library.transfer import export_chat, fork, import_chat, read_chat
+from treadle.library.transfer import export_chat, fork_chat, import_chat, read_chat
 from treadle.ports.store import Commit, Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -49,9 +49,9 @@ def records(name: str) -> list[Record]:
 
 async def store_chat(store: Store, stored: Sequence[Record]) -> ChatId:
     """A chat with this log."""
-    chat = new_chat_id()
+    chat = make_chat_id()
     state = fold_all(ChatState(chat=chat), [wire.decode(chat, record) for record in stored])
-    await store.create(summary(state), stored)
+    await store.create(build_summary(state), stored)
     return chat
 
 
@@ -205,7 +205,7 @@ async def test_an_old_log_is_replayed_copied_and_carried_elsewhere(name: str) ->
     original, right = await read_chat(store, chat), await read_chat(store, again)
     assert [one.data for one in original[1:]] == [one.data for one in right[1 : len(original)]]
     for seq in range(1, len(original) + 1):
-        copy = await fork(store, chat, seq)
+        copy = await fork_chat(store, chat, seq)
         assert await check(store, copy) == [], f"forked at {seq}"
         copied = await replay(store, copy)
         assert copied.divergence is None, f"forked at {seq}: {copied.divergence.text}"

@@ -21,7 +21,7 @@ async def test_a_worker_takes_up_what_another_process_asked_for(stage: Stage) ->
     await second.deps.log.execute(chat.id, c.Send("two"))
     pool = WorkerPool(first.worker)
     pool.start()
-    head = await stage.store.head(chat.id)
+    head = await stage.store.read_head(chat.id)
     while len(of(await second.chat(chat.id).events(), e.RunEnd)) < 2:
         head = await stage.store.wait(chat.id, head, 5)
     await pool.drain()

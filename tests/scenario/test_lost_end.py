@@ -97,7 +97,7 @@ async def repair_store(stage: Stage) -> list[tuple[str, bool]]:
 async def test_an_idle_chat_whose_last_record_is_lost_takes_the_next_message(stage: Stage, address: str | Path) -> None:
     chat = stage.agent([Say("one")]).chat()
     await chat.ask("first")
-    head = await stage.store.head(chat.id)
+    head = await stage.store.read_head(chat.id)
     await stage.kill()
     await lose(address, chat.id, seq=head - 1)
     again = stage.agent(script_reply("two")).chat(chat.id)
@@ -143,7 +143,7 @@ async def test_a_worker_lets_go_of_a_chat_whose_message_is_lost(stage: Stage, ad
     """The line says that there is something to do, the log says that there is not."""
     chat = stage.agent([]).chat()
     await chat.open()
-    head = await stage.store.head(chat.id)
+    head = await stage.store.read_head(chat.id)
     await chat.carry_out(Send("go"), work=False)
     await lose(address, chat.id, seq=head)
     pool = WorkerPool(stage.agent([]).worker, poll_s=0.01)
@@ -158,7 +158,7 @@ async def test_a_worker_lets_go_of_a_chat_whose_message_is_lost(stage: Stage, ad
 async def test_a_head_that_no_log_has_is_said_and_mended(stage: Stage, address: str | Path) -> None:
     chat = stage.agent([Say("one"), Say("two")]).chat()
     await chat.ask("first")
-    head = await stage.store.head(chat.id)
+    head = await stage.store.read_head(chat.id)
     await stage.kill()
     await set_head(address, 2_000_000_000)
     again = stage.agent(script_reply("two")).chat(chat.id)
@@ -167,7 +167,7 @@ async def test_a_head_that_no_log_has_is_said_and_mended(stage: Stage, address: 
             await again.ask("second")
     assert await repair_store(stage) == [("head", True)]
     assert await sound(stage)
-    assert await stage.store.head(chat.id) == head + 1
+    assert await stage.store.read_head(chat.id) == head + 1
     async with asyncio.timeout(60):
         assert (await stage.agent(script_reply("two")).chat(chat.id).ask("second")).text == "two"
 
@@ -176,14 +176,14 @@ async def test_records_behind_the_end_stop_whoever_writes(stage: Stage, address:
     """The other way round: the chat counts fewer records than there are."""
     chat = stage.agent([Say("one")]).chat()
     await chat.ask("first")
-    head = await stage.store.head(chat.id)
+    head = await stage.store.read_head(chat.id)
     await stage.kill()
     await set_head(address, head - 2)
     async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
             await stage.agent(script_reply("two")).chat(chat.id).ask("second")
     assert await repair_store(stage) == [("head", True)]
-    assert await stage.store.head(chat.id) == head
+    assert await stage.store.read_head(chat.id) == head
     async with asyncio.timeout(60):
         assert (await stage.agent(script_reply("two")).chat(chat.id).ask("second")).text == "two"
 

@@ -19,7 +19,7 @@ from tests.unit.adapters.sandbox.grounds import missing
 from treadle import Chat
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.chat.state import open_actions
+from treadle.chat.state import list_open_actions
 from treadle.errors import InvalidInput
 from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.live_events import OpenAction
@@ -169,7 +169,7 @@ needs_pypi = pytest.mark.skipif(not _reachable("pypi.org"), reason="pypi.org can
 
 
 async def _open_action(chat: Chat) -> OpenAction:
-    (action,) = open_actions(await chat.state())
+    (action,) = list_open_actions(await chat.state())
     return action
 
 
@@ -200,7 +200,7 @@ async def test_a_rule_for_the_chat_answers_the_next_command_too(network: Network
     await play(chat.approve(action, rule=action.offers[0].rule))
     assert (network.project / "page").stat().st_size > 0
     assert (network.project / "again").stat().st_size > 0
-    assert not open_actions(await chat.state())
+    assert not list_open_actions(await chat.state())
 
 
 async def test_all_hosts_once(network: Network) -> None:  # S-03

@@ -93,14 +93,14 @@ async def test_the_rule_of_an_answer_is_saved_before_the_next_call_is_judged(sta
     await play(chat.send("Go."))
     (action,) = await chat.actions()
     async with asyncio.timeout(60):
-        while agent.worker.holds(chat.id):
+        while agent.worker.is_holding(chat.id):
             agent.worker.changed.clear()
             await agent.worker.changed.wait()
     driven_chats = []
 
     def look(point: str) -> None:
         if point == "home.before_replace:rules.json":
-            driven_chats.append(agent.worker.holds(chat.id))
+            driven_chats.append(agent.worker.is_holding(chat.id))
 
     file_system.install_fault_hook(look)
     try:
@@ -227,7 +227,7 @@ async def test_in_the_app(tmp_path: Path, key: str, saved: tuple[str, ...] | Non
                 await until(pilot, lambda: app.card.action is None and not app.conversation.view.busy)
                 assert app.link is not None
                 rules = (await agent.chat(app.link.id).state()).options.rules
-                assert tuple(rule.scope for rule in (*rules, *agent.rules.all())) == saved
+                assert tuple(rule.scope for rule in (*rules, *agent.rules.list_rules())) == saved
             app.leave()
 
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from treadle import Agent
-from treadle.adapters.models.capability_ladder import tools_text
+from treadle.adapters.models.capability_ladder import format_tools
 from treadle.adapters.models.local import prompt as local
 from treadle.adapters.models.scripted import Call, Part, Say, ScriptedModel
-from treadle.chat.history import tokens
+from treadle.chat.history import estimate_tokens
 from treadle.chat.small_window import SMALL_WINDOW
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta
@@ -61,11 +61,11 @@ async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) ->
     native = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
     texts = (
         msgspec.json.encode(native).decode(),
-        tools_text(tools),
+        format_tools(tools),
         local.build(system, (), tools, 9_999).messages[0].content,
     )
     for text in texts:
-        assert tokens(len(system) + len(text)) <= MOST
+        assert estimate_tokens(len(system) + len(text)) <= MOST
     assert {tool.name for tool in tools}.isdisjoint(LEFT_OUT)
     edit = next(tool for tool in tools if tool.name == "edit_file")
     assert (

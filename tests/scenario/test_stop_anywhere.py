@@ -96,7 +96,7 @@ async def test_an_interrupt_ends_what_stands_before_a_call(stage: Stage, hang_po
             await hang.here()
             return ()
 
-        agent.deps.tools.ready = ready  # type: ignore[method-assign]
+        agent.deps.tools.prepare_tools = ready  # type: ignore[method-assign]
     chat = await agent.chat(mode="autopilot")
     following = asyncio.ensure_future(play(chat.send("go")))
     async with asyncio.timeout(STOP_S):

@@ -13,7 +13,7 @@ from tests.trees import tree
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Delay, Fail, Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.library.subagents.children import tree as rows_of
+from treadle.library.subagents.children import list_descendants as rows_of
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.commands import Decide

@@ -77,7 +77,7 @@ async def test_a_program_is_told_the_span_in_which_its_tool_is_waited_for(
 
 async def test_a_task_of_another_agent_joins_its_trace(kit: Kit, collector: Collector) -> None:
     agent = kit.agent([Say("Hello.")], {}, telemetry=Telemetry(collector.url))
-    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
+    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).make_server()) as client:
         arguments = {"prompt": "Say hello."}
         start_result = await client.call_tool("start_task", arguments, meta={"traceparent": OUTSIDE})
         await client.call_tool("follow_task", {"task": (start_result.structured_content or {})["task"], "after": 3})

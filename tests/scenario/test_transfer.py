@@ -12,7 +12,7 @@ from tests.scenario.scenes import SCENES, World, watch
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import ChatId
-from treadle.chat.divergence import first_divergence
+from treadle.chat.divergence import find_first_divergence
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
 from treadle.engine.effects import read_ledger
@@ -45,7 +45,7 @@ async def replays(store: Store, chat: ChatId) -> None:
     result = await replay(store, chat)
     assert result.divergence is None, result.divergence.text
     assert result.matches
-    assert first_divergence(recorded, result.events) is None
+    assert find_first_divergence(recorded, result.events) is None
     assert [e.epoch for e in result.events] == [e.epoch for e in recorded]
     assert await read_chat(store, chat) == recorded
 

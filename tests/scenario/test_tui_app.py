@@ -94,7 +94,7 @@ async def test_a_server_is_one_more_place_for_chats(tmp_path: Path) -> None:  # 
             await until(pilot, lambda: "Made it." in read_transcript(app))
             assert app.connection is not None
             assert app.connection.stays
-            listed = await remote.chats()
+            listed = await remote.list_chat_rows()
             assert [row.id for row in listed] == [app.link.id if app.link else ""]
             app.leave()
         await remote.close()
@@ -219,7 +219,7 @@ async def test_a_large_paste_is_a_chip_and_is_sent_whole(tmp_path: Path) -> None
             await until(pilot, lambda: "[pasted #1: 100 lines]" in app.composer.text)
             await pilot.press("enter")
             await until(pilot, lambda: "Read it." in read_transcript(app))
-            (message,) = app.conversation.messages()
+            (message,) = app.conversation.list_messages()
             assert "line 99\\x1b[31m" in message.text
             app.leave()
 
@@ -304,7 +304,7 @@ async def test_a_changed_message_that_is_refused_comes_back_with_its_purpose(tmp
             await until(pilot, lambda: app._notifications)
             assert app.composer.text == "First."
             assert app.controller is not None
-            assert app.controller.purpose_words().startswith("edit your last message")
+            assert app.controller.describe_purpose().startswith("edit your last message")
             await app.link.chat.interrupt()
             app.leave()
 
@@ -424,7 +424,7 @@ async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: 
             await pilot.press("tab")
             await until(pilot, lambda: app.card.armed)
             await pilot.press("f", "enter")
-            await until(pilot, lambda: app.controller is not None and app.controller.purpose_words())
+            await until(pilot, lambda: app.controller is not None and app.controller.describe_purpose())
             await say(pilot, "Not now.")
             await until(pilot, lambda: app.composer.text == draft)
             assert app.composer.expand_chips(draft)[0] == pasted
@@ -466,7 +466,7 @@ async def test_own_commands_and_custom_agents(tmp_path: Path) -> None:  # E-03
             await until(pilot, lambda: any("works as careful" in str(each.message) for each in app._notifications))
             await say(pilot, "/tidy the shed")
             await until(pilot, lambda: "Tidied." in read_transcript(app))
-            assert app.conversation.messages()[0].text == "Tidy the shed now."
+            assert app.conversation.list_messages()[0].text == "Tidy the shed now."
             assert app.conversation.view.options.agent == "careful"
             app.leave()
 
@@ -536,7 +536,7 @@ def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
 
     assert app.controller is not None
     assert app.link is not None
-    return app.controller.chose(Choice(OpenQuestion(action, app.link.id), "once"))
+    return app.controller.handle_choice(Choice(OpenQuestion(action, app.link.id), "once"))
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])

@@ -21,7 +21,7 @@ from treadle.base.types import CallKey, ChatId
 from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.tui import card as cards
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
-from treadle.frontends.tui.card import choices
+from treadle.frontends.tui.card import list_choices
 from treadle.frontends.tui.launch import make_app
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
@@ -257,7 +257,7 @@ async def test_the_card_does_not_take_the_focus_back_by_itself(quick: None) -> N
 
 def test_every_key_that_is_shown_is_distinct() -> None:
     action = e.OpenAction("1", "permission", name="run_command", offers=OFFERS)
-    keys = [key for key, _ in choices(action)]
+    keys = [key for key, _ in list_choices(action)]
     assert len(keys) == len(set(keys))
 
 
@@ -370,4 +370,4 @@ def notices(app: TreadleApp) -> list[str]:
 
 def purpose_words(app: TreadleApp) -> str:
     assert app.controller is not None
-    return app.controller.purpose_words()
+    return app.controller.describe_purpose()

@@ -11,7 +11,7 @@ from textual.widgets import OptionList
 from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say, until
 from tests.unit.frontends.tui.recorded import Recorded, ended_log
 from treadle.adapters.models.scripted import Call, Say
-from treadle.frontends.presentation.conversation import copies
+from treadle.frontends.presentation.conversation import iterate_copies
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.connection import ModelRow
 from treadle.frontends.tui.launch import make_app
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.thorough(one_of=8)
 class Models(Recorded):
     """A chat with a model that neither sees nor reasons."""
 
-    async def models(self) -> list[ModelRow]:
+    async def list_model_rows(self) -> list[ModelRow]:
         return [
             ModelRow("m:x", vision=False, efforts=()),
             ModelRow("m:sees", vision=True),
@@ -115,7 +115,7 @@ async def test_rules_are_listed_and_revoked(tmp_path: Path) -> None:  # S-07
             await pilot.press("r")
             await until(pilot, lambda: rows(app) == ["nothing here"])
             app.leave()
-        assert not agent.rules.all()
+        assert not agent.rules.list_rules()
 
 
 async def test_copy_offers_answer_code_command_and_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ async def test_copy_offers_answer_code_command_and_diff(tmp_path: Path, monkeypa
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
             await until(pilot, lambda: "Look:" in read_transcript(app) and not app.conversation.view.busy)
-            kinds = [kind for kind, _ in copies(app.conversation.blocks)]
+            kinds = [kind for kind, _ in iterate_copies(app.conversation.blocks)]
             assert kinds == ["answer", "code", "command", "diff"]
             await say(pilot, "/copy")
             await choose(pilot, app, "down", "enter")

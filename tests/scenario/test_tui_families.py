@@ -68,7 +68,7 @@ async def test_what_sub_agents_ask_is_answered_in_the_view_of_the_parent(  # L-2
         assert kinds == {"permission", "user_input"}
         await until(pilot, lambda: "All is done." in read_transcript(app) and not app.conversation.view.busy)
         assert app.connection is not None
-        rows = {row.title: row.parent for row in await app.connection.chats()}
+        rows = {row.title: row.parent for row in await app.connection.list_chat_rows()}
         assert rows["Child a"] == rows["Child b"] == app.link.id
         app.leave()
     assert (root / ".env").read_text() == "X=1\n"
@@ -86,7 +86,7 @@ async def test_a_draft_outlives_an_answer_to_a_sub_agent(tmp_path: Path) -> None
         await pilot.press("tab")
         await until(pilot, lambda: app.card.armed and not app.composer.text)
         await pilot.press("f", "enter")
-        await until(pilot, lambda: app.controller is not None and app.controller.purpose_words())
+        await until(pilot, lambda: app.controller is not None and app.controller.describe_purpose())
         await say(pilot, "Not this file.")
         await until(pilot, lambda: app.card.asked is None or app.card.asked.key != key)
         await until(pilot, lambda: app.composer.text == "half a message")

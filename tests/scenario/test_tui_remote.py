@@ -14,7 +14,7 @@ from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import read_transcript, say, until
 from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.frontends.server.running import address_of, bind
+from treadle.frontends.server.running import bind, format_address
 from treadle.frontends.tui.app import Start, TreadleApp
 from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.remote import Remote
@@ -61,7 +61,7 @@ async def test_chats_are_found_by_what_was_said_in_them(tmp_path: Path) -> None:
             await until(pilot, lambda: rows.option_count == 1 and "of it" in str(rows.get_option_at_index(0).prompt))
             await pilot.press("ctrl+x")
             await until(pilot, lambda: "nothing here" in str(rows.get_option_at_index(0).prompt))
-            assert [row.id for row in await remote.chats(archived=True)] == [second.id]
+            assert [row.id for row in await remote.list_chat_rows(archived=True)] == [second.id]
             app.screen.query_one("#query", Input).value = "heron"
             await until(pilot, lambda: "heron" in str(rows.get_option_at_index(0).prompt))
             await pilot.press("enter")
@@ -77,7 +77,7 @@ def _preview(app: TreadleApp) -> str:
 
 async def test_a_server_that_is_away_is_told_for_as_long_as_it_is(tmp_path: Path) -> None:
     with bind("127.0.0.1", 0) as listening:
-        address = address_of(listening)
+        address = format_address(listening)
     remote = Remote(address, "none", {})
 
     async def connect() -> Remote:
@@ -139,7 +139,7 @@ def _rows(option_list: OptionList) -> list[str]:
 
 async def _log(app: TreadleApp) -> AsyncIterator[object]:
     assert app.link is not None
-    async for batch in app.link.news():
+    async for batch in app.link.stream_events():
         for envelope in batch:
             yield envelope.data
             if envelope.seq >= app.conversation.seq:
@@ -163,7 +163,7 @@ async def test_a_fork_from_before_a_message(tmp_path: Path) -> None:  # D-07
         await until(pilot, lambda: "One." in read_transcript(app))
         assert "Two." not in read_transcript(app)
         assert app.composer.text == "Second."
-        assert len(await remote.chats()) == 2
+        assert len(await remote.list_chat_rows()) == 2
         app.leave()
 
 
@@ -177,12 +177,12 @@ async def test_a_chat_is_deleted_by_the_second_press(tmp_path: Path) -> None:  #
             rows = app.screen.query_one("#rows", OptionList)
             await until(pilot, lambda: rows.option_count == 2)
             await pilot.press("ctrl+d")
-            assert len(await remote.chats()) == 2
+            assert len(await remote.list_chat_rows()) == 2
             await pilot.press("down", "ctrl+d", "up")  # asked about another: that is no confirmation
             await pilot.press("ctrl+d")
-            assert len(await remote.chats()) == 2
+            assert len(await remote.list_chat_rows()) == 2
             await pilot.press("ctrl+d")
             await until(pilot, lambda: rows.option_count == 1)
-            assert [row.id for row in await remote.chats()] == [first_chat.id]
+            assert [row.id for row in await remote.list_chat_rows()] == [first_chat.id]
             assert second_chat.id != first_chat.id
             app.leave()

@@ -187,7 +187,7 @@ async def test_a_rebase_merges_what_both_changed_and_refuses_what_it_cannot(  # 
     solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if method == "copy":
-        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+        monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     (root / "notes.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
     steps = [
         Call("read_file", path="notes.txt"),
@@ -234,7 +234,7 @@ async def test_a_world_in_which_a_command_runs_is_not_dropped(
     solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if method == "copy":
-        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+        monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     steps = [
         ran("echo here > mark; echo up; sleep 600", background=True),
         Say("Ok."),
@@ -275,7 +275,7 @@ async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_
     solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if method == "copy":
-        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+        monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "first")
@@ -307,7 +307,7 @@ async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_
 async def test_without_overlays_a_copy_does_the_same_and_says_so(
     solo: Stage, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     steps = [
         Call("write_file", path="new/b.py", content="b = 2\n"),
         ran("cat new/b.py && sed -i s/two/2/ notes.txt && rm src/a.py && pwd"),
@@ -342,7 +342,7 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
 async def test_a_copy_leaves_what_is_no_file_and_what_is_treadles_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     root = tmp_path / "project"
     (root / "src").mkdir(parents=True)
     (root / "a.txt").write_text("a\n")
@@ -366,7 +366,7 @@ async def test_commands_stay_in_the_world_in_every_sandbox(
     solo: Stage, root: Path, method: str, sandbox: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if method == "copy":
-        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+        monkeypatch.setattr(WorldHome, "_explain_no_layers", lambda *_: "for a test")
     agent = solo.agent([ran("mkdir sub && echo x > sub/f && cd sub"), ran("tee g < f"), Say("Done.")], builtin=True)
     old_tree = tree(root)
     world = await agent.worlds.open(root)
@@ -425,8 +425,8 @@ async def test_worlds_of_killed_trials_are_hidden_and_swept(solo: Stage, root: P
     world = await agent.worlds.open(root)
     folders = WorldFolders(str(tmp_path / "home"))
     trial = folders.make_trial(str(root), world.root_id)  # and its process is killed here
-    assert [each.id for each in folders.all()] == [world.id]
-    assert [*folders.problems()] == []
+    assert [each.id for each in folders.iterate_worlds()] == [world.id]
+    assert [*folders.find_problems()] == []
     assert folders.sweep() == 0  # it may belong to a process that lives
     with freeze_clock(time.time() + 7200):
         assert folders.sweep() == 1

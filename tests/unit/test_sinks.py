@@ -12,7 +12,7 @@ import pytest
 
 import treadle
 from tests.hostile_text import HOSTILE, TEXTS, check_inert
-from treadle.base.inert import inert_json, print_line, print_note
+from treadle.base.inert import make_inert_json, print_line, print_note
 from treadle.base.logs import LONGEST_FACT, log_error, log_traceback, make_last_resort_inert
 
 SOURCE = Path(treadle.__file__).parent
@@ -150,10 +150,10 @@ def test_records_of_other_libraries_are_inert_where_no_handler_takes_them(
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_json_for_programs_is_inert_and_means_the_same(text: str) -> None:  # S-12
     value = {text: [text, "👩\u200d🔧 中文"]}
-    encoded = inert_json(msgspec.json.encode(value))
+    encoded = make_inert_json(msgspec.json.encode(value))
     check_inert(encoded.decode())
     assert msgspec.json.decode(encoded) == value
-    assert inert_json(encoded) == encoded
+    assert make_inert_json(encoded) == encoded
 
 
 def test_the_hostile_text_is_hostile() -> None:

@@ -211,7 +211,7 @@ def test_an_abandoned_iteration_may_be_collected_while_a_call_begins(monkeypatch
         return submit(*arguments)
 
     def call() -> None:
-        iteration = loop.each(count())
+        iteration = loop.iterate(count())
         cycle: list[object] = [iteration]
         cycle.append(cycle)
         next(iteration)

@@ -27,7 +27,7 @@ import msgspec
 from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.providers import VARIABLES
 from treadle.adapters.models.registry import ModelRegistry
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.ports.model import Memo, ModelRequest
@@ -57,7 +57,7 @@ BY_HAND = "shape by hand"
 EARLIER = ModelAnswer(
     "I look.",
     (Thinking("Files first.", "", "other:model"),),
-    (ToolRequest(call_key(1, 0), "list_files", "{}", "call_0"),),
+    (ToolRequest(make_call_key(1, 0), "list_files", "{}", "call_0"),),
 )
 """The earlier answer of another model."""
 

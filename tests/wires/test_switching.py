@@ -17,7 +17,7 @@ from treadle import Agent, tool
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.library.replay import replay
-from treadle.library.transfer import fork
+from treadle.library.transfer import fork_chat
 from treadle.protocol import commands as c
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.histories import check_history, check_requests
@@ -114,7 +114,9 @@ async def test_chats_that_switch_between_all_wires(seed: int, tmp_path: Path) ->
             # The same conversation, from two processes that know nothing of each other.
             for _ in range(2):
                 agent = open_agent(tmp_path, env)
-                copy = await fork(agent.deps.store, chat.id, await agent.deps.store.head(chat.id), {"model": model})
+                copy = await fork_chat(
+                    agent.deps.store, chat.id, await agent.deps.store.read_head(chat.id), {"model": model}
+                )
                 served.due, served.requests = [(model, greeting(model))], []
                 await play(agent.chat(copy).send("Go on."))
                 bodies.append(served.requests[0])

@@ -8,7 +8,7 @@ from _collections_abc import Callable
 _hook: "Callable[[str], None] | None" = None
 
 
-def faultpoint(name: str) -> None:
+def reach_faultpoint(name: str) -> None:
     """A named place where a test may kill, raise or delay: every persistence point and every effect has one."""
     if _hook is not None:
         _hook(name)
@@ -19,7 +19,7 @@ def install_fault_hook(hook: "Callable[[str], None] | None") -> None:
     _hook = hook
 
 
-def path_steps(path: str) -> list[str]:
+def list_path_steps(path: str) -> list[str]:
     """A relative path and the folders on its way, the topmost first."""
     names = path.split("/")
     return ["/".join(names[:count]) for count in range(1, len(names) + 1)]
@@ -31,12 +31,12 @@ def is_below(path: str, folder: str) -> bool:
     return bool(path and folder) and f"{path}/".startswith(folder.rstrip("/") + "/")
 
 
-def path_below(path: str, folder: str) -> str | None:
+def find_path_below(path: str, folder: str) -> str | None:
     """The path relative to the folder, "." for the folder itself; None if it is not below. As `is_below`."""
     return path[len(folder.rstrip("/")) + 1 :].strip("/") or "." if is_below(path, folder) else None
 
 
-def folders_between(root: str, path: str) -> list[str]:
+def list_folders_between(root: str, path: str) -> list[str]:
     """The folders below the root that lead to a path, outermost first. As `is_below`."""
     root = root.rstrip("/")
     parts = path[len(root) + 1 :].split("/")[:-1]
@@ -49,7 +49,7 @@ def replace_file(path: str, data: bytes, *, sync: bool = False, mode: int = 0o60
     temp = _write_beside(path, data, sync, mode)
     try:
         if fault:
-            faultpoint(fault)
+            reach_faultpoint(fault)
         os.replace(temp, path)
     except BaseException:
         _remove(temp)

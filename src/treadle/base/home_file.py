@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from treadle.base.file_system import faultpoint, replace_file, sync_folder
+from treadle.base.file_system import reach_faultpoint, replace_file, sync_folder
 from treadle.errors import ConfigError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -66,5 +66,5 @@ class HomeFile(Generic[T]):
                 sync_folder(str(self.path.parent))
             except OSError as error:
                 raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
-            faultpoint(f"home.after_replace:{self.path.name}")
+            reach_faultpoint(f"home.after_replace:{self.path.name}")
             return new_content

@@ -47,14 +47,14 @@ _PLAIN_HOST = rf"{_LABEL}(?:\.{_LABEL})*"
 _LONGEST = 253
 
 
-def check(pattern: str) -> str:
+def check_pattern(pattern: str) -> str:
     """The pattern in its one spelling. InvalidInput if it is none, or names an address that is never reached."""
     plain = pattern.strip().lower()
     if plain in READY:
         return plain
     host, port = split_port(plain, pattern)
     if is_address(host):
-        if reason := refused_address(host):
+        if reason := find_refusal_reason(host):
             raise InvalidInput(f"{pattern!r} cannot be allowed: {host} is {reason}; the proxy never connects there")
     elif not re.fullmatch(_HOST, host) or len(host) > _LONGEST:
         raise InvalidInput(
@@ -65,7 +65,7 @@ def check(pattern: str) -> str:
 
 
 def check_all(patterns: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(check(pattern) for pattern in patterns))
+    return tuple(dict.fromkeys(check_pattern(pattern) for pattern in patterns))
 
 
 def read(text: str) -> bool | tuple[str, ...]:
@@ -88,22 +88,22 @@ def join_choices(one: "bool | Sequence[str]", other_hosts: "bool | Sequence[str]
     return tuple(dict.fromkeys((*(one or ()), *(other_hosts or ())))) or False
 
 
-def without(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | tuple[str, ...]":
+def exclude_hosts(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | tuple[str, ...]":
     """The hosts that stay allowed without the denied ones; none of "all hosts", from which none can be excluded."""
     if not denied or network is False:
         return network if isinstance(network, bool) else tuple(network)
     if network is True or ALL in denied:
         return False
-    return tuple(host for host in expand(network) if not within((host,), denied)) or False
+    return tuple(host for host in expand(network) if not is_within((host,), denied)) or False
 
 
-def choice(patterns: Iterable[str]) -> "bool | tuple[str, ...]":
+def make_choice(patterns: Iterable[str]) -> "bool | tuple[str, ...]":
     """Recorded patterns: `all` among them allows every host."""
     unique_patterns = tuple(dict.fromkeys(patterns))
     return True if ALL in unique_patterns else unique_patterns or False
 
 
-def in_words(network: "bool | Sequence[str]") -> str:
+def describe_network(network: "bool | Sequence[str]") -> str:
     if network is True:
         return "network"
     return f"network: {', '.join(network)}" if network else "no network"
@@ -113,7 +113,7 @@ def expand(patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(host for pattern in patterns for host in READY.get(pattern, (pattern,))))
 
 
-def matches(patterns: Iterable[str], host: str, port: int) -> bool:
+def matches_host(patterns: Iterable[str], host: str, port: int) -> bool:
     """True if one of the expanded patterns covers this host and port. A string that is not a host name never matches:
     some resolvers would end the name at a zero byte or a slash before an allowed name, and others would not."""
     plain = host.lower().removesuffix(".")
@@ -128,22 +128,22 @@ def matches(patterns: Iterable[str], host: str, port: int) -> bool:
     return False
 
 
-def within(requested: Iterable[str], allowed: Iterable[str]) -> bool:
+def is_within(requested: Iterable[str], allowed: Iterable[str]) -> bool:
     """True if every requested pattern is covered by the allowed patterns."""
     wide = expand(allowed)
     for pattern in expand(requested):
         if pattern not in wide:
             name, port = split_port(pattern, pattern)
             host, ports = name.replace("*", "any", 1), (port,) if port else PORTS
-            if not all(matches(wide, host, each) for each in ports):
+            if not all(matches_host(wide, host, each) for each in ports):
                 return False
     return True
 
 
-def family(host: str) -> str:
+def get_host_family(host: str) -> str:
     """The ready set that holds a host which is of little use alone (pypi.org and its files); else the host itself."""
     families = {**REGISTRIES, **GIT_HOSTS}
-    return next((name for name, hosts in families.items() if matches(hosts, host, PORTS[1])), host)
+    return next((name for name, hosts in families.items() if matches_host(hosts, host, PORTS[1])), host)
 
 
 def split_port(text: str, original: str) -> tuple[str, int]:
@@ -184,7 +184,7 @@ _NEVER = {
 # fmt: on
 
 
-def refused_address(address: str) -> str:
+def find_refusal_reason(address: str) -> str:
     """Return the kind of an address that no command may ever reach through the proxy. Empty if it is allowed."""
     import ipaddress
 

@@ -4,7 +4,7 @@ another. Terminals, logs and screens accept any text and make it inert themselve
 
 | characters                               | shown as       | why                                                    |
 |------------------------------------------|----------------|--------------------------------------------------------|
-| newline, tab                             | themselves     | they lay text out; `inert_line` escapes them too       |
+| newline, tab                             | themselves     | they lay text out; `make_inert_line` escapes them      |
 | CR before a newline                      | nothing        | the line end of Windows                                |
 | other C0 controls, DEL                   | `\x1b`, `\x7f` | ESC begins ANSI, OSC and DCS; CR and BS overwrite text |
 | C1 controls                              | `\x9b`         | some terminals obey them like ESC sequences            |
@@ -17,7 +17,7 @@ another. Terminals, logs and screens accept any text and make it inert themselve
 | private use                              | `\ue000`       | the font decides what is seen, also one of our signs   |
 | an escape that stands in the text        | itself         | `inert` twice is the same as once                      |
 
-Length: a line about something (a name, a title, a reason) is cut by `inert_line`; an answer is shown whole."""
+Length: a line about something (a name, a title, a reason) is cut by `make_inert_line`; an answer is shown whole."""
 
 import re
 import sys
@@ -59,14 +59,14 @@ def _escape_character(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def inert(text: str) -> InertText:
+def make_inert(text: str) -> InertText:
     """Text of several lines. Line ends of Windows become plain ones; joiners within words and emoji stay."""
     if text.isascii() and text.isprintable():
         return InertText(text)
     return InertText(_LIVELY.sub(lambda match: _escape_character(match[0]), text.replace("\r\n", "\n")))
 
 
-def printable(text: str, keep: str = "\n\t") -> str:
+def escape_unprintable(text: str, keep: str = "\n\t") -> str:
     """Every character that is not printable as an escape, joiners and spaces other than the plain one too: stricter
     than `inert`, for text that is recorded or compared."""
     if text.isprintable():
@@ -74,23 +74,23 @@ def printable(text: str, keep: str = "\n\t") -> str:
     return "".join(c if c.isprintable() or c in keep else _escape_character(c) for c in text)
 
 
-def inert_line(text: str, width: int = 0) -> InertText:
+def make_inert_line(text: str, width: int = 0) -> InertText:
     """Text for one line: line ends and tabs are escaped too, and what does not fit into `width` is cut."""
-    line = inert(text).replace("\n", "\\n").replace("\t", "\\t")
+    line = make_inert(text).replace("\n", "\\n").replace("\t", "\\t")
     return InertText(f"{line[: width - 1]}…" if 0 < width < len(line) else line)
 
 
 def paint(text: str, codes: Iterable[str]) -> InertText:
     """Text in colours of a terminal, by the codes of SGR; as it is without any."""
     sequence = ";".join(codes)
-    return InertText(f"\x1b[{sequence}m{inert(text)}\x1b[0m") if sequence and text else inert(text)
+    return InertText(f"\x1b[{sequence}m{make_inert(text)}\x1b[0m") if sequence and text else make_inert(text)
 
 
 def join_inert(parts: Iterable[InertText]) -> InertText:
     return InertText("".join(parts))
 
 
-def inert_json(data: bytes) -> bytes:
+def make_inert_json(data: bytes) -> bytes:
     """JSON in which the same characters are escapes of JSON: the value is the same, and a terminal obeys none of it."""
     if data.isascii() and b"\x7f" not in data:  # JSON has no C0 control as it is
         return data
@@ -102,7 +102,7 @@ def inert_json(data: bytes) -> bytes:
     return _LIVELY.sub(escape, data.decode()).encode()
 
 
-def fence(text: str) -> str:
+def fence_block(text: str) -> str:
     """Text as a block of Markdown that it cannot close."""
     mark = "`" * max((len(ticks) + 1 for ticks in re.findall(r"^\s*(`{3,})", text, re.MULTILINE)), default=3)
     return f"{mark}\n{text.rstrip()}\n{mark}"
@@ -118,9 +118,9 @@ def write_inert(stream: TextIO, text: InertText) -> None:
 
 
 def print_line(text: str) -> None:
-    write_inert(sys.stdout, inert(f"{text}\n"))
+    write_inert(sys.stdout, make_inert(f"{text}\n"))
 
 
 def print_note(text: str) -> None:
     """On standard error."""
-    write_inert(sys.stderr, inert(f"{text}\n"))
+    write_inert(sys.stderr, make_inert(f"{text}\n"))

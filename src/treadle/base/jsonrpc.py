@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from treadle.base.inert import inert_line, print_line, print_note
+from treadle.base.inert import make_inert_line, print_line, print_note
 from treadle.base.stream_server import start_stream_server
 from treadle.errors import InvalidInput, TreadleError
 
@@ -68,7 +68,7 @@ async def _read_header(reader: asyncio.StreamReader) -> int | None:
     raise BadMessage("a header has too many lines")
 
 
-def frame(message: dict[str, Any]) -> bytes:
+def encode_message(message: dict[str, Any]) -> bytes:
     body = msgspec.json.encode(message)
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
@@ -130,7 +130,7 @@ class Connection:
             except BadMessage as error:
                 self._refuse(PARSE_ERROR, str(error))
                 if not error.readable:
-                    print_note(f"treadle: a program was disconnected: {inert_line(str(error))}")
+                    print_note(f"treadle: a program was disconnected: {make_inert_line(str(error))}")
                     return
 
     async def _end(self, writing: asyncio.Task[None]) -> None:
@@ -175,15 +175,15 @@ class Connection:
         if self.closed:
             return
         try:
-            data = frame(message)
+            data = encode_message(message)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
             reason = f"internal error: the message cannot be written as JSON: {type(error).__name__}"
-            print_note(f"treadle: {inert_line(f'{reason}: {error}')}")
+            print_note(f"treadle: {make_inert_line(f'{reason}: {error}')}")
             if "id" not in message:
                 return  # the event of this notification is in the log
             if "method" in message:
                 raise RpcError(INTERNAL_ERROR, reason) from error
-            data = frame({"jsonrpc": "2.0", "id": message["id"], **_error(INTERNAL_ERROR, reason)})
+            data = encode_message({"jsonrpc": "2.0", "id": message["id"], **_make_error(INTERNAL_ERROR, reason)})
         self._waiting.append(data)
         self._size += len(data)
         if self._size > MAX_BACKLOG:
@@ -230,7 +230,7 @@ class Connection:
         elif len(self._under_way) >= MAX_UNDER_WAY:
             self._refuse(INTERNAL_ERROR, f"{MAX_UNDER_WAY} requests are being answered; wait for some of them", number)
         else:
-            task = asyncio.create_task(self._answer(number, method, params), name=f"answer {method[:80]}")
+            task = asyncio.create_task(self._answer_request(number, method, params), name=f"answer {method[:80]}")
             self._under_way[number] = task
             task.add_done_callback(lambda task: self._finish(number, task))
 
@@ -248,19 +248,19 @@ class Connection:
         future.set_exception(RpcError(code if isinstance(code, int) else INTERNAL_ERROR, text, failure.get("data")))
 
     def _refuse(self, code: int, text: str, number: str | float | None = None) -> None:
-        self._send({"jsonrpc": "2.0", "id": number, **_error(code, text)})
+        self._send({"jsonrpc": "2.0", "id": number, **_make_error(code, text)})
 
-    async def _answer(self, number: str | float, method: str, params: dict[str, Any]) -> None:
+    async def _answer_request(self, number: str | float, method: str, params: dict[str, Any]) -> None:
         try:
             answer = {"result": await self._handle(self, method, params)}
         except RpcError as error:
-            answer = _error(error.code, str(error), error.data)
+            answer = _make_error(error.code, str(error), error.data)
         except TreadleError as error:
-            answer = _error(INVALID_PARAMS, str(error), {"code": getattr(error, "reason", error.code)})
+            answer = _make_error(INVALID_PARAMS, str(error), {"code": getattr(error, "reason", error.code)})
         except msgspec.ValidationError as error:
-            answer = _error(INVALID_PARAMS, str(error))
+            answer = _make_error(INVALID_PARAMS, str(error))
         except Exception as error:
-            answer = _error(INTERNAL_ERROR, f"internal error, {type(error).__name__}: {error}")
+            answer = _make_error(INTERNAL_ERROR, f"internal error, {type(error).__name__}: {error}")
             _print_failure(error, f"{method}: ")
         self._send({"jsonrpc": "2.0", "id": number, **answer})
 
@@ -271,12 +271,12 @@ class Connection:
             self._refuse(REQUEST_CANCELLED, "the request was cancelled", number)
 
 
-def _error(code: int, message: str, data: Any = None) -> dict[str, Any]:
+def _make_error(code: int, message: str, data: Any = None) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, **({} if data is None else {"data": data})}}
 
 
 def _print_failure(error: BaseException, place: str = "") -> None:
-    print_note(f"treadle: {inert_line(f'{place}{type(error).__name__}: {error}')}")
+    print_note(f"treadle: {make_inert_line(f'{place}{type(error).__name__}: {error}')}")
 
 
 class Served(Protocol):
@@ -293,7 +293,7 @@ class Served(Protocol):
 async def serve_stdio(served: Served) -> None:
     """Until the program closes its end, or asks for the end."""
     connection = Connection(*await open_stdio(), served.handle)
-    await _until_ended(served, asyncio.create_task(served.converse(connection)))
+    await _wait_until_ended(served, asyncio.create_task(served.converse(connection)))
 
 
 async def open_stdio(longest_line: int = 1 << 16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -318,10 +318,10 @@ async def serve_tcp(served: Served, host: str, port: int) -> None:
     server = await start_stream_server(welcome, host, port)
     async with server:
         print_line(f"Treadle listening on port {server.sockets[0].getsockname()[1]}")
-        await _until_ended(served, asyncio.create_task(server.serve_forever()))
+        await _wait_until_ended(served, asyncio.create_task(server.serve_forever()))
 
 
-async def _until_ended(served: Served, serving: asyncio.Task[None]) -> None:
+async def _wait_until_ended(served: Served, serving: asyncio.Task[None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(number, served.end_requested.set)

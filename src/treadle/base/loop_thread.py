@@ -48,10 +48,10 @@ class LoopThread:
                 raise InvalidInput(_CLOSED) from error
             raise
 
-    def each(self, iterator: AsyncIterator[T]) -> Iterator[T]:
+    def iterate(self, iterator: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an async iterator, and close it when the iteration ends."""
         try:
-            while (one := self.run(_next(iterator))) is not None:
+            while (one := self.run(_read_next(iterator))) is not None:
                 yield one
         finally:
             with suppress(InvalidInput):  # the loop was closed first, and its readers with it
@@ -124,7 +124,7 @@ def make_wrapping(
     return call
 
 
-def same_parameters(of: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+def copy_parameters(of: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
     """Give the `__init__` of a façade the parameters of the class that it wraps."""
 
     def wrap(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
@@ -144,7 +144,7 @@ async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _next(iterator: AsyncIterator[T]) -> T | None:
+async def _read_next(iterator: AsyncIterator[T]) -> T | None:
     return await anext(iterator, None)
 
 

@@ -23,7 +23,7 @@ class RedirectReceiver:
     async def open(self, port: int = 0) -> None:
         """Listen on a port, or on any free one. InvalidInput if it is taken."""
         try:
-            self._server = await start_stream_server(self._answer, "127.0.0.1", port)
+            self._server = await start_stream_server(self._answer_request, "127.0.0.1", port)
         except OSError as error:
             raise InvalidInput(f"the port {port} of the redirect cannot be used: {error.strerror}") from error
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
@@ -42,7 +42,7 @@ class RedirectReceiver:
         async with asyncio.timeout(timeout_s):
             return await self._came
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = (await reader.read(_MOST)).split(b"\r\n", 1)[0].decode(errors="replace")
         target = urlsplit(line.split(" ")[1] if line.count(" ") >= 2 else "")
         query = {name: values[0] for name, values in parse_qs(target.query).items()}

@@ -10,7 +10,7 @@ import os
 _KILL = 9  # without `signal`, which loads more than all the others
 
 
-def start_time(pid: int) -> bytes:
+def read_start_time(pid: int) -> bytes:
     """When a process started, in ticks since boot: with it, a number that was used again is told apart. Empty: there is
     no such process, or the system does not say."""
     try:
@@ -28,12 +28,12 @@ def main() -> None:
         for line in lines:
             group = int(line[1:])
             if line.startswith(b"+"):
-                groups[group] = start_time(group)
+                groups[group] = read_start_time(group)
             else:
                 groups.pop(group, None)
     for group, began in groups.items():
         # A group outlives its leader: without a leader the number is still that of the group, or of none.
-        if start_time(group) in (began, b""):
+        if read_start_time(group) in (began, b""):
             try:
                 os.killpg(group, _KILL)
             except OSError:

@@ -9,12 +9,12 @@ import stat
 _PREFIX = "treadle"
 
 
-def process_folder_prefix() -> str:
+def make_folder_prefix() -> str:
     """The beginning of the name of a temporary folder of this process; something random follows it."""
-    return f"{_PREFIX}-{os.getpid()}-{_pid_namespace()}-"
+    return f"{_PREFIX}-{os.getpid()}-{_read_pid_namespace()}-"
 
 
-def abandoned_folders(parent: str) -> list[str]:
+def list_abandoned_folders(parent: str) -> list[str]:
     """The temporary folders in `parent` whose process has ended: only folders of this user and, since the same number
     means another process elsewhere, only those of this PID namespace. Links are left alone."""
     try:
@@ -38,7 +38,7 @@ def has_process_ended(number: str) -> bool:
 
 def _is_abandoned(name: str) -> bool:
     parts = name.split("-", 3)
-    if len(parts) < 4 or parts[0] != _PREFIX or parts[2] != _pid_namespace():
+    if len(parts) < 4 or parts[0] != _PREFIX or parts[2] != _read_pid_namespace():
         return False
     return has_process_ended(parts[1])
 
@@ -51,7 +51,7 @@ def _is_own_folder(path: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _pid_namespace() -> str:
+def _read_pid_namespace() -> str:
     """The number of the PID namespace of this process; 0 where the system has none."""
     try:
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")

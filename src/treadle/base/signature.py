@@ -25,28 +25,30 @@ class Signature:
 
     def __init__(self, function: AnyFunction, name: str, context_type: type | None = None) -> None:
         self._name = name
-        self._parameters = _parameters(function, name)
-        hints = _hints(function, name)
+        self._parameters = _read_parameters(function, name)
+        hints = _read_hints(function, name)
         self._types = {
-            p.name: _type(p, hints)
+            p.name: _compute_type(p, hints)
             for p in self._parameters
             if context_type is None or hints.get(p.name) is not context_type
         }
         fields = [
-            (p.name, self._types[p.name], _default(p)) if p.default is not p.empty else (p.name, self._types[p.name])
+            (p.name, self._types[p.name], _make_default(p))
+            if p.default is not p.empty
+            else (p.name, self._types[p.name])
             for p in self._parameters
             if p.name in self._types
         ]
         try:
             self._struct = msgspec.defstruct("arguments", fields, kw_only=True, forbid_unknown_fields=True)
-            self.schema = _schema(self._struct)
+            self.schema = _build_schema(self._struct)
         except (TypeError, ValueError, NameError) as error:
             reason = str(error).split("\n")[-1]
             raise InvalidInput(f"The tool {name} has a parameter that no JSON Schema can describe: {reason}") from error
         for parameter in self._parameters:
-            self._note(parameter)
+            self._complete_schema(parameter)
 
-    def _note(self, parameter: inspect.Parameter) -> None:
+    def _complete_schema(self, parameter: inspect.Parameter) -> None:
         """Add to the schema what msgspec leaves out: the default, and a description given as Annotated text."""
         sub = self.schema["properties"].get(parameter.name)
         if sub is None:
@@ -89,7 +91,7 @@ class Signature:
             raise ToolError(f"The arguments of {self._name} do not fit: {error}") from error
 
 
-def _parameters(function: AnyFunction, name: str) -> list[inspect.Parameter]:
+def _read_parameters(function: AnyFunction, name: str) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -101,7 +103,7 @@ def _parameters(function: AnyFunction, name: str) -> list[inspect.Parameter]:
     return parameters
 
 
-def _hints(function: AnyFunction, name: str) -> dict[str, Any]:
+def _read_hints(function: AnyFunction, name: str) -> dict[str, Any]:
     target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     try:
         return get_type_hints(target, include_extras=True)
@@ -111,16 +113,16 @@ def _hints(function: AnyFunction, name: str) -> dict[str, Any]:
         ) from error
 
 
-def _type(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
+def _compute_type(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
     hint = hints.get(parameter.name, Any)
     return hint | None if parameter.default is None and hint is not Any else hint
 
 
-def _default(parameter: inspect.Parameter) -> Any:
+def _make_default(parameter: inspect.Parameter) -> Any:
     return msgspec.field(default_factory=lambda: parameter.default)
 
 
-def _schema(struct: type[msgspec.Struct]) -> JsonSchema:
+def _build_schema(struct: type[msgspec.Struct]) -> JsonSchema:
     """One schema without references, so that every provider takes it; a type that contains itself keeps its `$defs`."""
     (top,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     recursive: set[str] = set()

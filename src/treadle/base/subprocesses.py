@@ -24,7 +24,7 @@ import msgspec
 
 from treadle.base import orphan_watcher
 from treadle.base.file_system import is_below
-from treadle.base.process_folders import process_folder_prefix
+from treadle.base.process_folders import make_folder_prefix
 from treadle.errors import ToolError
 
 OUTPUT_CAP = 2_000_000
@@ -50,7 +50,7 @@ async def run_program(
     program = Program(argv, env, stdin_data, cwd=cwd, errors_cap=OUTPUT_CAP)
     captured = bytearray()
     try:
-        async with asyncio.timeout(timeout_s), aclosing(program.output()) as output:
+        async with asyncio.timeout(timeout_s), aclosing(program.stream_output()) as output:
             async for data in output:
                 captured += data[: max(0, OUTPUT_CAP - len(captured))]
     except TimeoutError:
@@ -70,11 +70,11 @@ class Program:
         self._given, self._cwd, self._errors_cap = stdin, cwd, errors_cap
         self.ended = Completed()
 
-    async def output(self) -> AsyncGenerator[bytes, None]:
+    async def stream_output(self) -> AsyncGenerator[bytes, None]:
         """Yield its output as it comes. Raises OSError if it cannot be started. Closing the iterator kills it."""
         with ExitStack() as stack:
             cwd = self._cwd or stack.enter_context(
-                tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
+                tempfile.TemporaryDirectory(prefix=make_folder_prefix(), ignore_cleanup_errors=True)
             )
             pipes = _Pipes(self._errors_cap)
             stack.callback(pipes.close)
@@ -84,7 +84,7 @@ class Program:
                 await pipes.connect(self._given)
                 while data := await pipes.output.read(_READ):
                     yield data
-                self.ended = Completed("exited", await process.wait(), await pipes.errors.text())
+                self.ended = Completed("exited", await process.wait(), await pipes.errors.read_text())
             finally:
                 watch.cancel()
                 kill_group(process.pid)
@@ -264,7 +264,7 @@ class _Tail(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._whole.set()
 
-    async def text(self) -> str:
+    async def read_text(self) -> str:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 await self._whole.wait()
@@ -388,7 +388,7 @@ def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def program_outside(name: str, project: str) -> str | None:
+def find_program_outside(name: str, project: str) -> str | None:
     """A program of the machine; never one that the project brings along (S-09)."""
     project = os.path.realpath(project)
     path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]

@@ -18,23 +18,23 @@ _LETTERS = b"0123456789abcdefghjkmnpqrstvwxyz" * 8
 """For every byte one of 32, each for as many; without letters that look like digits."""
 
 
-def call_key(turn: int, position: int) -> CallKey:
+def make_call_key(turn: int, position: int) -> CallKey:
     return CallKey(f"{turn}.{position}")
 
 
-def new_id(prefix: str) -> str:
+def make_id(prefix: str) -> str:
     """A random, sortable-by-nothing id that is easy to type: `c_` and 16 letters or digits."""
     return f"{prefix}_{os.urandom(16).translate(_LETTERS).decode()}"
 
 
-def new_chat_id() -> ChatId:
-    return ChatId(new_id("c"))
+def make_chat_id() -> ChatId:
+    return ChatId(make_id("c"))
 
 
 HOME_VARIABLE = "TREADLE_HOME"
 
 
-def home_of(environment: Mapping[str, str]) -> "Path":
+def get_home(environment: Mapping[str, str]) -> "Path":
     """$TREADLE_HOME, or the platform's folder for such data."""
     from pathlib import Path
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.types import call_key
-from treadle.chat.fold_calls import title_of
+from treadle.base.types import make_call_key
+from treadle.chat.fold_calls import make_title
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol.commands import Apply
@@ -23,19 +23,19 @@ _CLOSING_INDENT = 3  # a closing fence may be indented so many columns further t
 
 def build_apply_events(state: ChatState, command: Apply) -> tuple[Event, ...]:
     """The person's word and a turn of one call, which a worker carries out like any other."""
-    message, tool, values = _call(state, command)
+    message, tool, values = _build_call(state, command)
     try:
         arguments = msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The path or the content is no valid Unicode: {error}.") from error
-    title_events = () if state.title or command.race is None else (TitleChanged(title_of(message), by="treadle"),)
+    title_events = () if state.title or command.race is None else (TitleChanged(make_title(message), by="treadle"),)
     turn = state.turn + 1
-    request = ToolRequest(call_key(turn, 0), tool, arguments)
+    request = ToolRequest(make_call_key(turn, 0), tool, arguments)
     answer = AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls")
     return (*title_events, UserMessage(message, source="apply"), TurnStart(turn), answer)
 
 
-def tool_options(state: ChatState) -> ChatOptions:
+def get_tool_options(state: ChatState) -> ChatOptions:
     """The options that decide which tools open calls can use. A person may apply with one that the model lacks."""
     if state.run is None or not state.run.applies:
         return state.options
@@ -43,7 +43,7 @@ def tool_options(state: ChatState) -> ChatOptions:
     return replace(state.options, tools=tool_names, dynamic_tools=())
 
 
-def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
+def _build_call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
     """Return the user message, the name of the tool and its arguments."""
     if command.race is not None:
         if command != Apply(race=command.race):
@@ -85,7 +85,7 @@ def _select_content(state: ChatState, command: Apply) -> tuple[str, str]:
         return "this text", command.content
     if command.block < 0:
         raise InvalidInput(f"Blocks are counted from 1; got {command.block}.")
-    blocks = fenced_blocks(last_answer(state))
+    blocks = parse_fenced_blocks(find_last_answer(state))
     count, number = len(blocks), command.block or 1
     if count > 1 and not command.block:
         raise InvalidInput(f"The last answer has {count} fenced blocks; say which one (block=1 to {count}).")
@@ -95,13 +95,13 @@ def _select_content(state: ChatState, command: Apply) -> tuple[str, str]:
     return f"block {number} of your last answer", blocks[number - 1]
 
 
-def last_answer(state: ChatState) -> str:
+def find_last_answer(state: ChatState) -> str:
     """The last words of the model; turns that only make calls are no answers."""
     answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
     return next(filter(str.strip, answers), "")
 
 
-def fenced_blocks(text: str) -> list[str]:
+def parse_fenced_blocks(text: str) -> list[str]:
     """The content of every fenced code block (CommonMark), each line ended. One that is never closed is none: the
     answer was cut off. A block may be indented, as in a list: its content is taken out by as much."""
     blocks: list[str] = []

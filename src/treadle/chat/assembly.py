@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.errors import ModelError
 from treadle.protocol import deltas as d
 from treadle.protocol.content import Thinking, ToolRequest, Usage
@@ -54,7 +54,7 @@ class _PartialCall:
         self.begun = self.begun or not arguments.isspace()
         self.pieces.append(arguments)
         self._size += len(arguments)
-        _check(self._size, ARGUMENTS_CHARS, "a call with arguments of more than {} characters")
+        _check_size(self._size, ARGUMENTS_CHARS, "a call with arguments of more than {} characters")
 
     def complete(self) -> bool:
         for piece in self.pieces[self._scanned :]:
@@ -79,11 +79,11 @@ class _PartialCall:
                 self._depth += 1 if char in "{[" else -1
                 self._complete = self._complete or self._depth == 0
 
-    def request(self, turn: int) -> ToolRequest:
+    def build_request(self, turn: int) -> ToolRequest:
         arguments = "".join(self.pieces)
         # Servers send nothing for a call without arguments; the only JSON that can mean is the empty object.
         arguments_json = arguments if arguments.strip() else "{}"
-        return ToolRequest(call_key(turn, self.position), self.name, arguments_json, self.id, self.repaired)
+        return ToolRequest(make_call_key(turn, self.position), self.name, arguments_json, self.id, self.repaired)
 
 
 class Assembler:
@@ -119,7 +119,7 @@ class Assembler:
                 self._size += len(delta.text)
             else:
                 self._take(delta)
-        _check(self._size, ANSWER_CHARS, "more than {} characters")
+        _check_size(self._size, ANSWER_CHARS, "more than {} characters")
 
     def _take(self, delta: d.Delta) -> None:
         match delta:
@@ -137,9 +137,9 @@ class Assembler:
                 self._size += len(block.text) + len(block.opaque)
                 self._thoughts.clear()
                 self._blocks.append(block)
-                _check(len(self._blocks), BLOCKS, "more than {} blocks of thinking")
+                _check_size(len(self._blocks), BLOCKS, "more than {} blocks of thinking")
             case d.UsageDelta(usage=usage):
-                self.usage = _sane(usage)
+                self.usage = _clamp_usage(usage)
             case d.FinishDelta(reason=reason):
                 self.finish_reason = reason[:REASON_CHARS]
                 self.ending = delta
@@ -159,14 +159,14 @@ class Assembler:
         """The whole answer. A stream that did not end well is none: no call of it may run."""
         if self.finish_reason is None:
             raise ModelError("cut_stream", f"the answer of {model_ref} stopped before its end; it can be asked again")
-        requests = tuple(call.request(self._turn) for call in self._calls)
-        return ModelAnswer(self.text, self._thinking(model_ref), requests, self.usage, self.finish_reason)
+        requests = tuple(call.build_request(self._turn) for call in self._calls)
+        return ModelAnswer(self.text, self._build_thinking(model_ref), requests, self.usage, self.finish_reason)
 
-    def partial(self, model_ref: str) -> ModelAnswer:
+    def build_partial_answer(self, model_ref: str) -> ModelAnswer:
         """The part of an interrupted answer that is kept: its text and thinking, but none of its calls (L-07)."""
-        return ModelAnswer(self.text, self._thinking(model_ref), (), self.usage, "interrupted")
+        return ModelAnswer(self.text, self._build_thinking(model_ref), (), self.usage, "interrupted")
 
-    def _thinking(self, model_ref: str) -> tuple[Thinking, ...]:
+    def _build_thinking(self, model_ref: str) -> tuple[Thinking, ...]:
         blocks = [block if block.model else Thinking(block.text, block.opaque, model_ref) for block in self._blocks]
         if thinking_text := "".join(self._thoughts):
             blocks.append(Thinking(thinking_text, model=model_ref))
@@ -175,9 +175,9 @@ class Assembler:
     def _place(self, delta: d.CallDelta) -> _PartialCall:
         """Put a fragment where it belongs and say where that was."""
         call = self._find(delta)
-        if call is None or self._begins_anew(call, delta):
+        if call is None or self._is_new_call(call, delta):
             call = self._begin(call, delta)
-        _check(len(delta.id or ""), NAME_CHARS, _LABEL)
+        _check_size(len(delta.id or ""), NAME_CHARS, _LABEL)
         if delta.id and not call.id:
             call.id = delta.id
             self._by_id[delta.id] = call  # of two calls under one id, the later one owns it
@@ -186,7 +186,7 @@ class Assembler:
             self._by_index[delta.index] = call
         if delta.name and delta.name != call.name and not (call.name and call.begun):
             call.name += delta.name  # a name may come in pieces, but only before the arguments
-            _check(len(call.name), NAME_CHARS, _LABEL)
+            _check_size(len(call.name), NAME_CHARS, _LABEL)
         if delta.arguments:
             call.add(delta.arguments)
         call.repaired = call.repaired or delta.repaired
@@ -209,7 +209,7 @@ class Assembler:
             return self._current  # the server began to send indices in mid-call
         return labelled
 
-    def _begins_anew(self, call: _PartialCall, delta: d.CallDelta) -> bool:
+    def _is_new_call(self, call: _PartialCall, delta: d.CallDelta) -> bool:
         """True if a fragment for this call can only be the beginning of another call with the same labels."""
         if not delta.name:
             return call.named_again and bool(delta.arguments.strip())
@@ -227,20 +227,20 @@ class Assembler:
     def _begin(self, previous: _PartialCall | None, delta: d.CallDelta) -> _PartialCall:
         call = _PartialCall(len(self._calls))
         self._calls.append(call)
-        _check(len(self._calls), CALLS, "more than {} calls")
+        _check_size(len(self._calls), CALLS, "more than {} calls")
         if previous is not None:
             call.name = "" if delta.name else previous.name
             previous.named_again = False
         return call
 
 
-def _sane(usage: Usage) -> Usage:
+def _clamp_usage(usage: Usage) -> Usage:
     """A provider's counts within bounds: they are added to what was spent, so none is negative or infinite."""
     counts = {name: max(0, min(MAX_COUNT, getattr(usage, name))) for name in ("input", "output", "cached", "reasoning")}
     return replace(usage, usd=max(0.0, min(MAX_USD, usage.usd)), **counts)
 
 
-def _check(size: int, most: int, template: str) -> None:
+def _check_size(size: int, most: int, template: str) -> None:
     """ModelError for an answer that exceeds a limit. Nothing of such an answer is recorded or carried out, and the
     error names the limit. Normal answers stay far below."""
     if size > most:

@@ -76,7 +76,7 @@ _APPEARANCE = re.compile(
 )
 
 
-def starts_programs(name: str, value: str) -> bool:
+def can_start_programs(name: str, value: str) -> bool:
     """True for a variable that makes programs run, load or obey something else first: it must not carry over."""
     if name.startswith("GIT_"):
         return _GIT.fullmatch(name) is None
@@ -85,8 +85,8 @@ def starts_programs(name: str, value: str) -> bool:
     return _NEVER.fullmatch(name.upper() if name.startswith("npm_") else name) is not None
 
 
-def unknown_variables(shell: Shell) -> dict[str, str | None]:
+def select_unknown_variables(shell: Shell) -> dict[str, str | None]:
     """Variables that earlier commands set (None: unset) and that may change the meaning of a command, by name."""
-    carried = {name: value for name, value in shell.exports.items() if not starts_programs(name, value)}
+    carried = {name: value for name, value in shell.exports.items() if not can_start_programs(name, value)}
     variables = sorted({**carried, **dict.fromkeys(shell.unset)}.items())
     return {name: value for name, value in variables if _APPEARANCE.fullmatch(name) is None}

@@ -38,14 +38,14 @@ _FILES = (
 _SHAPE = _OBEYED | _FOLDERS | _WITHIN | {"objects", "head", "index", "packed-refs", "shallow", "description"}
 
 
-def left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> dict[str, str]:
+def explain_left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> dict[str, str]:
     """By recorded path: why this change is not made. `exists` looks at a path relative to the root."""
     changes = tuple(changes)
-    bare = ResultingTree(changes, exists).git_directories()
+    bare = ResultingTree(changes, exists).find_git_directories()
     reasons = {}
     for change in changes:
         path = decode_path(change.path)
-        reason = never_committed(path, change.before, change.after)
+        reason = explain_never_committed(path, change.before, change.after)
         if not reason and change.after is not None:
             inner = (path[len(folder) :].partition("/")[0] for folder in bare if path.startswith(folder))
             reason = BARE if any(name.casefold() in _SHAPE for name in inner) else ""
@@ -54,7 +54,7 @@ def left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> di
     return reasons
 
 
-def never_committed(path: str, old_state: FileState | None, new_state: FileState | None) -> str:
+def explain_never_committed(path: str, old_state: FileState | None, new_state: FileState | None) -> str:
     """Return why this change of a path, relative to the root, is never made; empty if it may be. An existing file may
     be removed, except a file that git obeys in the project's own repository."""
     parts = path.split("/")
@@ -68,7 +68,7 @@ def never_committed(path: str, old_state: FileState | None, new_state: FileState
     if at is None:
         return ""
     if at == 0 and parts[0] == ".git":
-        return _in_repository(parts[1:], new_state)
+        return _explain_git_change(parts[1:], new_state)
     return "" if new_state is None else NESTED if at else OTHER_NAME
 
 
@@ -81,7 +81,7 @@ def is_git_name(name: str) -> bool:
     return any(each == ".git" or re.fullmatch(_SHORT_NAME, each) is not None for each in plain.split("\\"))
 
 
-def _in_repository(parts: list[str], new_state: FileState | None) -> str:
+def _explain_git_change(parts: list[str], new_state: FileState | None) -> str:
     if new_state is None:
         return OBEYED if parts and parts[0] in _OBEYED - {"info"} else ""
     is_folder = new_state.kind == "directory"
@@ -132,13 +132,13 @@ class ResultingTree:
                 folder = folder.rpartition("/")[0]
         self._made |= {folder.casefold() for folder in self._touched}
 
-    def has(self, folder: str, name: str) -> bool:
+    def has_entry(self, folder: str, name: str) -> bool:
         path = f"{folder}/{name}" if folder else name
         if path.casefold() in self._made:
             return True
         return path.casefold() not in self._gone and folder not in self._new and self._exists(path)
 
-    def git_directories(self) -> frozenset[str]:
+    def find_git_directories(self) -> frozenset[str]:
         """The folders, with a slash behind each and the root as nothing, that hold a changed path at any depth and that
         git would take for repositories by their shape, regardless of the steps by which they got it."""
         folders = (folder for folder in self._touched if self._is_git_directory(folder))
@@ -147,6 +147,7 @@ class ResultingTree:
     def _is_git_directory(self, folder: str) -> bool:
         if any(is_git_name(part) for part in folder.split("/")):
             return False
-        return self.has(folder, "HEAD") and (
-            self.has(folder, "commondir") or (self.has(folder, "objects") and self.has(folder, "refs"))
+        return self.has_entry(folder, "HEAD") and (
+            self.has_entry(folder, "commondir")
+            or (self.has_entry(folder, "objects") and self.has_entry(folder, "refs"))
         )

@@ -3,8 +3,8 @@ message, a deadline or the end of a run, gets a synthetic result that says why (
 
 from collections.abc import Sequence
 
-from treadle.chat.budget import why_stopped
-from treadle.chat.state import AnsweredTurn, Call, ChatState, asks_in_its_middle
+from treadle.chat.budget import explain_stop
+from treadle.chat.state import AnsweredTurn, Call, ChatState, is_asking_midway
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 
@@ -44,7 +44,7 @@ def close_call(call: Call, reason: str) -> list[e.Event]:
         case "waiting", action if action is not None:
             events.append(e.UserInputCompleted(action.action, by="treadle", synthetic=reason))
     text = _WHY.get(reason, "This call was not carried out.")
-    if call.phase in ("started", "answered") or (call.phase == "waiting" and asks_in_its_middle(call)):
+    if call.phase in ("started", "answered") or (call.phase == "waiting" and is_asking_midway(call)):
         text += _UNKNOWN
     elif call.trial_began_ms and (call.trial or {}).get("network"):
         text += _TRIED
@@ -79,17 +79,17 @@ def end_run(state: ChatState, reason: e.EndReason) -> tuple[e.Event, ...]:
         end_events.append(turn_end)
     run = state.run
     closing_events = close_calls(state, "record_lost" if run is not None and run.has_lost_record else reason)
-    explanation = why_stopped(run.limit, reason) if run is not None and run.limit is not None else ""
+    explanation = explain_stop(run.limit, reason) if run is not None and run.limit is not None else ""
     if reason == "incomplete" and run is not None:
         explanation = run.incomplete
-    return (*end_events, *with_turn_end(state, closing_events), e.RunEnd(reason, explanation))
+    return (*end_events, *insert_turn_end(state, closing_events), e.RunEnd(reason, explanation))
 
 
 def end_turn(state: ChatState) -> e.TurnEnd | None:
-    return None if state.answered_turn is None or state.calls else _end_of(state.answered_turn)
+    return None if state.answered_turn is None or state.calls else _build_turn_end(state.answered_turn)
 
 
-def with_turn_end(state: ChatState, events: Sequence[e.Event]) -> tuple[e.Event, ...]:
+def insert_turn_end(state: ChatState, events: Sequence[e.Event]) -> tuple[e.Event, ...]:
     """The events, with the end of the turn behind the result of its last call, if they have that."""
     if state.answered_turn is None or not events or any(isinstance(event, e.TurnEnd) for event in events):
         return tuple(events)
@@ -98,9 +98,9 @@ def with_turn_end(state: ChatState, events: Sequence[e.Event]) -> tuple[e.Event,
         if isinstance(event, e.ExecutionComplete):
             waited_for.discard(event.call)
             if not waited_for:
-                return (*events[:place], _end_of(state.answered_turn), *events[place:])
+                return (*events[:place], _build_turn_end(state.answered_turn), *events[place:])
     return tuple(events)
 
 
-def _end_of(answered_turn: AnsweredTurn) -> e.TurnEnd:
+def _build_turn_end(answered_turn: AnsweredTurn) -> e.TurnEnd:
     return e.TurnEnd(answered_turn.turn, answered_turn.usage or Usage(), answered_turn.finish_reason)

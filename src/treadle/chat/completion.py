@@ -19,7 +19,7 @@ MARKER_TEXT = f"When the whole task is done, write {MARKER} at the end of your l
 MAX_STALLED = 2
 
 
-def continuation(state: ChatState, run: RunState) -> str:
+def choose_continuation(state: ChatState, run: RunState) -> str:
     """The text that nudges the model to go on after an answer without calls; empty when the run may end."""
     options = state.options
     if options.mode != "autopilot" or run.completed or run.stop:
@@ -28,12 +28,12 @@ def continuation(state: ChatState, run: RunState) -> str:
     return "" if is_over else options.continue_text or CONTINUE_TEXT
 
 
-def wants_summary(state: ChatState, run: RunState) -> bool:
+def needs_summary(state: ChatState, run: RunState) -> bool:
     """True if the run would end without a text that explains it (L-17)."""
     return run.tool_calls > 0 and not (run.spoke or run.summarized or run.stop) and state.options.summarize
 
 
-def marks(options: ChatOptions, native_tools: bool) -> bool:
+def is_marker_used(options: ChatOptions, native_tools: bool) -> bool:
     """True if the model signals by the marker that it is done: by the options, else if it calls tools in its text."""
     on_text = options.rung == "text" or (not options.rung and not native_tools)
     return options.completion == "marker" or (not options.completion and on_text)

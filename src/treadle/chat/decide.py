@@ -11,20 +11,20 @@ import msgspec
 
 from treadle.chat import guard
 from treadle.chat.closing import RECORD_LOST, end_run, end_turn
-from treadle.chat.completion import continuation, wants_summary
+from treadle.chat.completion import choose_continuation, needs_summary
 from treadle.chat.fold_calls import CONTINUE, STOP
 from treadle.chat.state import (
     Call,
     ChatState,
     OpenCheck,
     RunState,
-    awaits_action,
-    next_queued,
-    runnable_calls,
-    starts_queued,
+    can_start_queue,
+    choose_next_queued,
+    list_runnable_calls,
+    needs_action,
     to_user_message,
 )
-from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
+from treadle.chat.transcript import MAX_FAILURES, compute_threshold, estimate
 from treadle.chat.verification import verify
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry
@@ -93,7 +93,7 @@ def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
     if (turn_end := end_turn(state)) is not None:
         return AppendEvents((turn_end,))
     if run.interrupting:
-        return _end(state, "interrupted")
+        return _append_run_end(state, "interrupted")
     if run.has_lost_record and not run.stop:
         return AppendEvents((e.SessionError("record_lost", RECORD_LOST),))
     if state.restoring is not None and not run.stop:
@@ -102,13 +102,13 @@ def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
         return Compact(state.compacting)
     # Open calls are closed instead of run if the run failed, or if a last answer without tools contains calls.
     if state.calls and not (_has_failed(run) or (run.stop == "turn_cap" and run.final_turn)):
-        return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
+        return Wait() if needs_action(state) else RunCalls(list_runnable_calls(state))
     if state.question is not None and not run.stop:
         return Wait()
     if run.check is not None and not run.stop:
         return RunCheck(run.check)
     if run.applies and not run.stop:
-        return _end(state, "done")
+        return _append_run_end(state, "done")
     # The call for a last answer at the turn cap that has begun and not ended is still to be made.
     if state.open_turn is not None and (not run.stop or (run.stop == "turn_cap" and state.open_turn.final)):
         return CallModel(state.open_turn.final)
@@ -120,8 +120,8 @@ def _decide_idle(state: ChatState) -> Step:
         return Restore(state.restoring)
     if state.compacting:
         return Compact(state.compacting)
-    item = next_queued(state)
-    if item is not None and starts_queued(state):
+    item = choose_next_queued(state)
+    if item is not None and can_start_queue(state):
         return AppendEvents((to_user_message(item, "queued"),))
     return StayIdle()
 
@@ -134,14 +134,14 @@ def _decide_between_turns(state: ChatState, run: RunState, limits: Callable[[], 
     if run.stop == "turn_cap":
         if state.options.limit_rule == "answer" and not run.final_turn:
             return CallModel(final=True)
-        return _end(state, "turn_cap")
+        return _append_run_end(state, "turn_cap")
     if run.stop:
-        return _end(state, run.stop)
+        return _append_run_end(state, run.stop)
     if run.completed:
-        return _find_verification_step(state, run) or _end(state, "task_complete")
+        return _find_verification_step(state, run) or _append_run_end(state, "task_complete")
     last = state.history.last
     if isinstance(last, AssistantEntry) and not last.calls and not run.paused:
-        return _after_answer(state, run)
+        return _decide_after_answer(state, run)
     if (step := _find_guard_step(state, run)) is not None:
         return step
     # Steering messages are put in before the next model call (L-08).
@@ -150,20 +150,20 @@ def _decide_between_turns(state: ChatState, run: RunState, limits: Callable[[], 
     return _find_cap_step(state, run) or _find_compaction_step(state, limits()) or CallModel(final=False)
 
 
-def _end(state: ChatState, reason: e.EndReason) -> AppendEvents:
+def _append_run_end(state: ChatState, reason: e.EndReason) -> AppendEvents:
     return AppendEvents(end_run(state, reason))
 
 
-def _after_answer(state: ChatState, run: RunState) -> Step:
-    if text := continuation(state, run):
+def _decide_after_answer(state: ChatState, run: RunState) -> Step:
+    if text := choose_continuation(state, run):
         return AppendEvents((e.UserMessage(text, source="autopilot"),))
-    if run.incomplete and not run.summarized and not wants_summary(state, run):
-        return _end(state, "incomplete")
+    if run.incomplete and not run.summarized and not needs_summary(state, run):
+        return _append_run_end(state, "incomplete")
     if (step := _find_verification_step(state, run)) is not None:
         return step
-    if wants_summary(state, run):
+    if needs_summary(state, run):
         return Summarize()
-    return _end(state, "done")
+    return _append_run_end(state, "done")
 
 
 def _find_verification_step(state: ChatState, run: RunState) -> Step | None:
@@ -182,7 +182,7 @@ def _find_guard_step(state: ChatState, run: RunState) -> Step | None:
     following: e.Event = e.UserMessage(text, source="guard")
     if finding.repeats >= guard.STOP_AT and state.options.guard_rule == "ask":
         action = "ask"
-        following = _question(state, "guard", "The model repeats itself without progress. Go on?")
+        following = _build_question(state, "guard", "The model repeats itself without progress. Go on?")
     elif finding.repeats >= guard.STOP_AT:
         action = "stop"
         following = e.SessionError("loop_guard", "Stopped: the model repeated itself without progress.")
@@ -191,27 +191,27 @@ def _find_guard_step(state: ChatState, run: RunState) -> Step | None:
     return AppendEvents((e.GuardNotice(action, finding.length, finding.repeats, text), following))
 
 
-def _question(state: ChatState, purpose: Literal["limit", "guard"], question: str) -> e.UserInputRequested:
+def _build_question(state: ChatState, purpose: Literal["limit", "guard"], question: str) -> e.UserInputRequested:
     return e.UserInputRequested(f"{purpose}.{state.head + 1}", question, (CONTINUE, STOP), purpose)
 
 
 def _find_cap_step(state: ChatState, run: RunState) -> Step | None:
     remaining_turns = run.turn_limit - run.turns
     if remaining_turns <= 0:
-        return AppendEvents(_at_cap(state, run))
+        return AppendEvents(_build_cap_events(state, run))
     if remaining_turns == WARN_TURNS < run.turn_limit and ("run", "turns") not in run.warned:
         return AppendEvents((e.LimitWarning("turns", run.turns, run.turn_limit),))
     return None
 
 
-def _at_cap(state: ChatState, run: RunState) -> tuple[e.Event, ...]:
+def _build_cap_events(state: ChatState, run: RunState) -> tuple[e.Event, ...]:
     reached = e.LimitReached("turns", run.turns, run.turn_limit)
     match state.options.limit_rule:
         case "ask" if state.options.extends_itself:
             return (e.LimitExtended(state.options.max_turns, "autopilot"),)
         case "ask":
             question = f"The run has used its {run.turn_limit} turns. Go on for {state.options.max_turns} more?"
-            return (_question(state, "limit", question),)
+            return (_build_question(state, "limit", question),)
         case "answer":
             return (reached,)
         case "error":
@@ -221,6 +221,6 @@ def _at_cap(state: ChatState, run: RunState) -> tuple[e.Event, ...]:
 def _find_compaction_step(state: ChatState, limits: RunLimits) -> Step | None:
     window = state.options.context_window or limits.window
     used_tokens = estimate(state, limits.overhead_chars)
-    if used_tokens < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:
+    if used_tokens < compute_threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:
         return None
     return None if len(state.transcript) < 4 else AppendEvents((e.CompactionStart("threshold", used_tokens),))

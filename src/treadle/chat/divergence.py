@@ -49,7 +49,7 @@ class Divergence(msgspec.Struct, frozen=True):
     text: str
 
 
-def normal(envelope: Envelope) -> dict[str, Any]:
+def normalize_event(envelope: Envelope) -> dict[str, Any]:
     """An event as plain data without what may differ between equal events."""
     fields: dict[str, Any] = _strip_ignored(wire.to_dict(envelope), "")
     data = fields["data"]
@@ -72,10 +72,10 @@ def _strip_ignored(value: Any, path: str) -> Any:
 
 
 def is_same_event(left: Envelope, right: Envelope) -> bool:
-    return normal(left) == normal(right)
+    return normalize_event(left) == normalize_event(right)
 
 
-def first_divergence(
+def find_first_divergence(
     left: Sequence[Envelope], right: Sequence[Envelope], names: tuple[str, str] = ("A", "B")
 ) -> Divergence | None:
     """The first event in which two logs differ, with the events before it as context; None if they do not. Turns of
@@ -83,49 +83,51 @@ def first_divergence(
     left, right = upgrade_log(left), upgrade_log(right)
     for index, (one, second) in enumerate(zip_longest(left, right)):
         if one is None or second is None or not is_same_event(one, second):
-            return diverge(left[:index], one, second, names)
+            return describe_divergence(left[:index], one, second, names)
     return None
 
 
-def diverge(
+def describe_divergence(
     preceding: Sequence[Envelope], left: Envelope | None, right: Envelope | None, names: tuple[str, str] = ("A", "B")
 ) -> Divergence:
     """Describe a difference that follows the events `before`."""
     seq = next((side.seq for side in (left, right) if side is not None), len(preceding) + 1)
     width = max(len(name) for name in names)
-    lines = [f"The first difference is at {seq}: {_difference(left, right, names)}"]
-    lines += [f"  {'':{width}}  {_line(envelope)}" for envelope in preceding[-CONTEXT:]]
+    lines = [f"The first difference is at {seq}: {_describe_difference(left, right, names)}"]
+    lines += [f"  {'':{width}}  {_format_line(envelope)}" for envelope in preceding[-CONTEXT:]]
     for name, side in zip(names, (left, right), strict=True):
-        lines.append(f"  {name:{width}}  {_line(side) if side is not None else '(nothing)'}")
+        lines.append(f"  {name:{width}}  {_format_line(side) if side is not None else '(nothing)'}")
     return Divergence(seq, left, right, "\n".join(lines))
 
 
-def _difference(left: Envelope | None, right: Envelope | None, names: tuple[str, str]) -> str:
+def _describe_difference(left: Envelope | None, right: Envelope | None, names: tuple[str, str]) -> str:
     if left is None or right is None:
         return f"{names[0] if left is None else names[1]} has ended there."
     if left.type != right.type:
         return f"{left.type} in {names[0]}, {right.type} in {names[1]}."
-    field, one, second = _field("", normal(left), normal(right)) or ("nothing", "", "")
-    return f"{field} is {_short(one)} in {names[0]}, {_short(second)} in {names[1]}."
+    field, one, second = _find_different_field("", normalize_event(left), normalize_event(right)) or ("nothing", "", "")
+    return f"{field} is {_shorten_value(one)} in {names[0]}, {_shorten_value(second)} in {names[1]}."
 
 
-def _field(path: str, one: Any, second: Any) -> tuple[str, Any, Any] | None:
+def _find_different_field(path: str, one: Any, second: Any) -> tuple[str, Any, Any] | None:
     if isinstance(one, dict) and isinstance(second, dict):
         prefix, keys = f"{path}." if path else "", dict.fromkeys((*one, *second))
-        return next(filter(None, (_field(f"{prefix}{key}", one.get(key), second.get(key)) for key in keys)), None)
+        return next(
+            filter(None, (_find_different_field(f"{prefix}{key}", one.get(key), second.get(key)) for key in keys)), None
+        )
     if isinstance(one, list) and isinstance(second, list) and len(one) == len(second):
         pairs = enumerate(zip(one, second, strict=True))
-        return next(filter(None, (_field(f"{path}[{index}]", a, b) for index, (a, b) in pairs)), None)
+        return next(filter(None, (_find_different_field(f"{path}[{index}]", a, b) for index, (a, b) in pairs)), None)
     return None if one == second else (path, one, second)
 
 
-def _short(value: Any, limit: int = _LINE) -> str:
+def _shorten_value(value: Any, limit: int = _LINE) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _line(envelope: Envelope) -> str:
-    return f"{envelope.seq:>5}  {envelope.type}  {_short(msgspec.to_builtins(envelope.data))}"
+def _format_line(envelope: Envelope) -> str:
+    return f"{envelope.seq:>5}  {envelope.type}  {_shorten_value(msgspec.to_builtins(envelope.data))}"
 
 
 # -- logs whose turns end as in version 1 of `assistant.turn_end`: right after the message, before the calls, and with
@@ -136,10 +138,10 @@ _WITH_A_RESULT = (e.CheckpointCreated, e.FilesChanged, e.WorkspaceConflict, e.Pl
 
 
 def upgrade_log(log: Sequence[Envelope]) -> list[Envelope]:
-    return [replace(envelope, seq=seq) for seq, envelope in enumerate(in_order(log), 1)]
+    return [replace(envelope, seq=seq) for seq, envelope in enumerate(reorder_log(log), 1)]
 
 
-def in_order(log: Sequence[Envelope]) -> list[Envelope]:
+def reorder_log(log: Sequence[Envelope]) -> list[Envelope]:
     """The log in today's order, each event with the number that it has. A turn that has not ended by today's measure,
     because its calls have no results yet, loses its end."""
     ordered: list[Envelope] = []

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.fold_calls import CALLS, Fold, change_run, say, seen_before, spend, title_of
+from treadle.chat.fold_calls import CALLS, Fold, change_run, make_title, say, select_seen_before, spend
 from treadle.chat.history import weigh
 from treadle.chat.state import (
     MAX_CHANGED,
@@ -22,10 +22,10 @@ from treadle.chat.state import (
     OpenCheck,
     OpenTurn,
     RunState,
-    awaits_person,
+    needs_person,
 )
 from treadle.chat.transcript import rebuild
-from treadle.chat.verification import tail
+from treadle.chat.verification import take_tail
 from treadle.errors import PROVIDER_DOWN
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Failure, Shell, Usage, UserEntry
@@ -44,7 +44,7 @@ def fold(state: ChatState, envelope: Envelope) -> ChatState:
     if run is None or not (run.waits_since_ms or state.calls or state.question):
         return state
     # Waiting for a person is no working time: it begins and ends with what was recorded then (L-11).
-    if (waits := awaits_person(state)) == bool(run.waits_since_ms):
+    if (waits := needs_person(state)) == bool(run.waits_since_ms):
         return state
     now_ms, waited_ms = envelope.time_ms, run.waited_ms
     if waits:
@@ -61,7 +61,7 @@ def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
 # -- the conversation ---------------------------------------------------------------------------------------------
 
 
-def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatState:
+def _fold_user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatState:
     if event.edits:
         state = _truncate_history(state, event.edits)
     if event.queue_id:
@@ -73,7 +73,7 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         new_run = RunState(at.time_ms, most, first=at.seq, last_message_seq=at.seq, applies=applies, traceparent=trace)
         state = replace(state, run=new_run, question=None)
         if not applies:
-            state = _afresh(state)
+            state = _clear_last_run(state)
     elif event.source == "autopilot":
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
         count, calls = run.continuations + 1, run.tool_calls
@@ -88,19 +88,19 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
             state = change_run(state, reminded=True, completed=False)
     elif event.source == "person":
         if run.applies:
-            state = _afresh(state)
+            state = _clear_last_run(state)
         state = change_run(state, active=at.epoch > 0, completed=False, applies=False, last_message_seq=at.seq)
     if not state.title and event.source == "person":
-        state = replace(state, title=title_of(event.content))
+        state = replace(state, title=make_title(event.content))
     return say(state, UserEntry(event.content, at.seq, event.source, event.images))
 
 
-def _afresh(state: ChatState) -> ChatState:
+def _clear_last_run(state: ChatState) -> ChatState:
     """The model is asked again: how its last run ended is history."""
     return replace(state, last_end="", last_why="", last_error=None)
 
 
-def position_of(state: ChatState, seq: int) -> int | None:
+def find_position(state: ChatState, seq: int) -> int | None:
     for index, entry in enumerate(state.history):
         if isinstance(entry, UserEntry) and entry.seq == seq and entry.source == "person":
             return index
@@ -109,7 +109,7 @@ def position_of(state: ChatState, seq: int) -> int | None:
 
 def _truncate_history(state: ChatState, seq: int) -> ChatState:
     """Truncate the conversation before the user message `seq` (L-09)."""
-    index = position_of(state, seq)
+    index = find_position(state, seq)
     if index is None:
         return state
     history = state.history.take_first(index)
@@ -117,7 +117,7 @@ def _truncate_history(state: ChatState, seq: int) -> ChatState:
     compaction = replace(compaction, masked=min(compaction.masked, index))
     # A compaction that is under way is about what was cut: its summary must not bring that back.
     state = replace(state, history=history, calls=(), open_turn=None, answered_turn=None, question=None)
-    state = replace(state, seen_files=seen_before(state.seen_files, seq))
+    state = replace(state, seen_files=select_seen_before(state.seen_files, seq))
     return _apply_compaction(replace(state, run=None, compacting=""), compaction)
 
 
@@ -129,7 +129,7 @@ def _recount(state: ChatState) -> ChatState:
     return replace(state, context_tokens=0, context_chars=sum(weigh(entry) for entry in state.transcript))
 
 
-def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
+def _fold_turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
     open_turn = OpenTurn(event.turn, event.reserved, event.final, epoch=at.epoch)
     state = replace(state, open_turn=open_turn, answered_turn=None, turn=max(state.turn, event.turn))
     if state.run is not None and state.run.applies:  # no model call to count, and no worker has begun
@@ -140,7 +140,7 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
     return change_run(state, incomplete="", paused=False)
 
 
-def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
+def _fold_assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
     entry = AssistantEntry(event.turn, event.content, event.reasoning, event.tool_requests)
     calls = tuple(Call(request) for request in event.tool_requests)
     finish = event.finish_reason or ("interrupted" if event.partial else "stop")
@@ -151,7 +151,7 @@ def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope
     return change_run(state, spoke=True) if event.content.strip() else state
 
 
-def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
+def _fold_turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
     """The cost is spent with the message, or here: after an interrupt without one, and in logs of version 1."""
     answered_turn = state.answered_turn
     spent = answered_turn is not None and answered_turn.turn == event.turn and answered_turn.usage is not None
@@ -167,7 +167,7 @@ def _record_usage(state: ChatState, usage: Usage) -> ChatState:
     return state
 
 
-def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState:
+def _fold_turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState:
     state = spend(state, event.usage)
     open_turn = state.open_turn
     if open_turn is None:
@@ -178,7 +178,7 @@ def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState
     return replace(state, open_turn=open_turn)
 
 
-def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
+def _fold_error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
     state = replace(state, last_error=Failure(event.error_class, event.message))
     if state.run is None:  # a compaction or an undo of an idle chat; made again and again it would never end
         return replace(state, compacting="", restoring=None)
@@ -186,10 +186,10 @@ def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
     return change_run(state, stop="error") if failed else state  # also if it was the last answer at the turn cap
 
 
-def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
+def _fold_run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     if state.open_turn is not None:  # it was cut off and never settled: a crash must not hide its cost
         state = spend(state, state.open_turn.reserved)
-    wall = state.run.worked_ms(at.time_ms) if state.run else 0
+    wall = state.run.compute_worked_ms(at.time_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     aside = state.run is not None and state.run.applies and event.reason == "done" and state.last_end != ""
     state = replace(state, run=None, open_turn=None, answered_turn=None, calls=(), question=None)
@@ -200,13 +200,13 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     return replace(state, last_end=event.reason, last_why=event.why, last_error=failure)
 
 
-def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
+def _fold_compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
     if state.open_turn is not None and event.trigger == "context_limit":
         state = replace(state, open_turn=replace(state.open_turn, forced_compaction=True))
     return change_run(replace(state, compacting=event.trigger), active=True)
 
 
-def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
+def _fold_compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
     was_compacting, state = bool(state.compacting), replace(state, compacting="")
     if not event.success:
         return replace(state, compaction_failures=state.compaction_failures + 1)
@@ -217,7 +217,7 @@ def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Enve
     return replace(_apply_compaction(state, compaction), compaction_failures=0)
 
 
-def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
+def _fold_model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
     state = spend(state, event.usage)
     if event.purpose == "title":
         return replace(state, titled=True)
@@ -227,7 +227,7 @@ def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState
 # -- the rest -----------------------------------------------------------------------------------------------------
 
 
-def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> ChatState:
+def _fold_queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> ChatState:
     queue = list(state.queue)
     target_item = next((item for item in queue if item.id == event.id), None)
     match event.op:
@@ -253,7 +253,7 @@ def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions
     return msgspec.convert(msgspec.to_builtins({**msgspec.to_builtins(options), **changes}), ChatOptions)
 
 
-def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) -> ChatState:
+def _fold_options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) -> ChatState:
     try:
         options = change_options(state.options, event.changes)
     except msgspec.ValidationError:
@@ -263,7 +263,7 @@ def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) ->
     return replace(state, options=options)
 
 
-def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
+def _fold_limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
     """The turn cap leaves room for a last answer; a budget does not, and neither does a second limit."""
     is_turn_cap = False
     if (run := state.run) is not None and not run.stop:
@@ -271,7 +271,7 @@ def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> Cha
     return change_run(state, stop="turn_cap" if is_turn_cap else "budget", limit=event)
 
 
-def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:
+def _fold_limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:
     if state.run is None:
         return state
     warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
@@ -280,13 +280,13 @@ def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> C
     return change_run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
 
 
-def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatState:
+def _fold_guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatState:
     if event.action == "stop":
         return change_run(state, stop="guard")
     return change_run(state, nudged_at=state.run.signature_count if state.run else -1)
 
 
-def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatState:
+def _fold_record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatState:
     """Unknown options are never the default ones: a chat that was made read-only must not reopen as one that edits."""
     if at.seq == 1:
         locked = replace(state.options, mode="read-only")
@@ -297,7 +297,7 @@ def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatSta
     return change_run(state, has_lost_record=True)
 
 
-def _model_notice(state: ChatState, event: e.ModelNotice, at: Envelope) -> ChatState:
+def _fold_model_notice(state: ChatState, event: e.ModelNotice, at: Envelope) -> ChatState:
     """Most notices are only for readers; some say how the model's answer ended."""
     if event.kind in ("incomplete", "empty_answer"):
         return change_run(state, incomplete=event.text)
@@ -307,7 +307,7 @@ def _model_notice(state: ChatState, event: e.ModelNotice, at: Envelope) -> ChatS
 MAX_LOST = 3  # a check that takes its worker with it this often is not tried again
 
 
-def _files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> ChatState:
+def _fold_files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> ChatState:
     if state.run is None:
         return state
 
@@ -330,16 +330,16 @@ def _end_restore(state: ChatState, event: e.Restored, at: Envelope) -> ChatState
     return replace(state, restoring=None) if is_finished else state
 
 
-def _check_started(state: ChatState, event: e.CheckStarted, at: Envelope) -> ChatState:
+def _fold_check_started(state: ChatState, event: e.CheckStarted, at: Envelope) -> ChatState:
     open_check = OpenCheck(event.check, event.command, event.attempt, event.paths, event.plan)
     return change_run(replace(state, checks=state.checks + 1), active=True, check=open_check)
 
 
-def _check_completed(state: ChatState, event: e.CheckCompleted, at: Envelope) -> ChatState:
+def _fold_check_completed(state: ChatState, event: e.CheckCompleted, at: Envelope) -> ChatState:
     run = state.run
     if run is None or run.check is None or run.check.check != event.check:
         return state
-    result = Checked(run.check.command, event.success, tail(event.result), event.synthetic)
+    result = Checked(run.check.command, event.success, take_tail(event.result), event.synthetic)
     lost_count = run.checks_lost + (event.synthetic == "lost")
     again = event.synthetic == "lost" and lost_count < MAX_LOST
     checked = run.checked if again else (*run.checked, result)
@@ -352,41 +352,41 @@ _APPLY: dict[type[Event], Fold] = {
     ),
     # Seen files and the shell of the other machine do not apply here: exported variables could even change commands.
     e.SessionImported: lambda state, event, at: replace(state, shell=Shell(), seen_files={}),
-    e.UserMessage: _user_message,
-    e.TurnStart: _turn_start,
-    e.AssistantMessage: _assistant_message,
-    e.TurnEnd: _turn_end,
-    e.TurnRetry: _turn_retry,
+    e.UserMessage: _fold_user_message,
+    e.TurnStart: _fold_turn_start,
+    e.AssistantMessage: _fold_assistant_message,
+    e.TurnEnd: _fold_turn_end,
+    e.TurnRetry: _fold_turn_retry,
     e.TaskComplete: lambda state, event, at: change_run(
         state, completed=True, spoke=bool(event.summary or (state.run and state.run.spoke))
     ),
-    e.SessionError: _error,
+    e.SessionError: _fold_error,
     e.Interrupted: lambda state, event, at: change_run(state, interrupting=True, stop="interrupted"),
-    e.RunEnd: _run_end,
+    e.RunEnd: _fold_run_end,
     e.SessionRewound: lambda state, event, at: _truncate_history(state, event.message),
-    e.CompactionStart: _compaction_start,
-    e.CompactionComplete: _compaction_complete,
-    e.ModelCall: _model_call,
-    e.QueueChanged: _queue_changed,
-    e.OptionsChanged: _options_changed,
+    e.CompactionStart: _fold_compaction_start,
+    e.CompactionComplete: _fold_compaction_complete,
+    e.ModelCall: _fold_model_call,
+    e.QueueChanged: _fold_queue_changed,
+    e.OptionsChanged: _fold_options_changed,
     e.TitleChanged: lambda state, event, at: replace(state, title=event.title, titled=True),
     e.LimitWarning: lambda state, event, at: change_run(
         state, warned=(*(state.run.warned if state.run else ()), (event.scope, event.kind))
     ),
-    e.LimitReached: _limit_reached,
-    e.LimitExtended: _limit_extended,
-    e.GuardNotice: _guard_notice,
-    e.ModelNotice: _model_notice,
+    e.LimitReached: _fold_limit_reached,
+    e.LimitExtended: _fold_limit_extended,
+    e.GuardNotice: _fold_guard_notice,
+    e.ModelNotice: _fold_model_notice,
     e.SandboxNotice: lambda state, event, at: replace(state, sandbox_notice=event.text),
     e.PlanUpdated: lambda state, event, at: replace(state, plan=event.steps),
-    e.RecordLost: _record_lost,
+    e.RecordLost: _fold_record_lost,
     **CALLS,
     e.CheckpointCreated: lambda state, event, at: change_run(state, checkpoint=True),
-    e.FilesChanged: _files_changed,
+    e.FilesChanged: _fold_files_changed,
     e.RestoreRequested: lambda state, event, at: replace(state, restoring=event),
     **dict.fromkeys((e.Undone, e.Redone, e.ChangesKept), _end_restore),
-    e.CheckStarted: _check_started,
-    e.CheckCompleted: _check_completed,
+    e.CheckStarted: _fold_check_started,
+    e.CheckCompleted: _fold_check_completed,
 }
 NO_EFFECT: tuple[type[Event], ...] = (e.WorkspaceConflict, e.GitBranchCreated)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

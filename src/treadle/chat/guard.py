@@ -19,7 +19,7 @@ class Repetition(msgspec.Struct, frozen=True):
     repeats: int
 
 
-def signature(name: str, arguments: str, result: str) -> str:
+def compute_signature(name: str, arguments: str, result: str) -> str:
     """A short hash of one call and its result; the same in every process, because it is part of the state."""
     text = f"{len(name)}:{name}{len(arguments)}:{arguments}{result}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -28,13 +28,13 @@ def signature(name: str, arguments: str, result: str) -> str:
 def find(signatures: Sequence[str]) -> Repetition | None:
     best: Repetition | None = None
     for length in range(1, min(LONGEST_CYCLE, len(signatures) // NUDGE_AT) + 1):
-        count = repeats(signatures, length)
+        count = count_repeats(signatures, length)
         if count >= NUDGE_AT and (best is None or count > best.repeats):
             best = Repetition(length, count)
     return best
 
 
-def repeats(signatures: Sequence[str], length: int = 1) -> int:
+def count_repeats(signatures: Sequence[str], length: int = 1) -> int:
     block, count, end = signatures[-length:], 0, len(signatures)
     while end >= length and signatures[end - length : end] == block:
         count += 1

@@ -82,6 +82,6 @@ def weigh(entry: Entry) -> int:
             assert_never(never)
 
 
-def tokens(chars: int) -> int:
+def estimate_tokens(chars: int) -> int:
     """Tokens that this many characters probably are; rounded up, so that an estimate errs on the safe side."""
     return int(chars / CHARS_PER_TOKEN) + 1 if chars else 0

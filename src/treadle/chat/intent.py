@@ -10,11 +10,11 @@ negations of everything ("Don't change anything") and quoted or fenced text do n
 import re
 
 
-def words_of(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_CHANGE = words_of("""
+_CHANGE = split_words("""
     adapt add adjust annotate append apply bump change clean convert correct create decrease dedupe delete deprecate
     disable document drop edit enable enhance ensure expand expose extend extract factor fix format generate give handle
     implement improve increase inline insert integrate introduce lower make mend merge migrate modernise modernize
@@ -22,9 +22,9 @@ _CHANGE = words_of("""
     reorder reorganise reorganize repair replace resolve restore restructure revert rewrite save set simplify speed
     split support swap switch uncomment undo update upgrade wire wrap write
 """)
-_TELL = words_of("tell explain describe summarise summarize list show say discuss outline propose suggest")
+_TELL = split_words("tell explain describe summarise summarize list show say discuss outline propose suggest")
 """Verbs that ask only for words. A sentence that begins with one asks for none of the changes that it mentions."""
-_ASKING = words_of("what why how when where who which whose")
+_ASKING = split_words("what why how when where who which whose")
 _WORDS = (
     r"^give (?:me|us)\b"
     r"|^(?:write|make|create|generate|add|put) .*\b(?:poem|haiku|story|joke|limerick|essay|e?mail|letter|summary"
@@ -85,16 +85,16 @@ STANDARD_INPUT = "standard_input"  # the tag around piped text at the end of a m
 _LONGEST = 20_000  # characters of a message that are looked at: the request stands first, pasted text behind it
 
 
-def asks_for_changes(message: str) -> bool:
+def is_change_request(message: str) -> bool:
     """True if the message asks for something to be changed; False in doubt."""
-    text = _plain(message)
+    text = _strip_quotes(message)
     if _CHANGE.isdisjoint(re.findall(_WORD, text)) and not re.search(_HINT, text):
         return False  # most messages: no verb of change in any of their sentences
     if re.search(_NEGATION, text) or re.search(_OTHER_NEGATION, text):
         return False
     file = re.search(_FILE, text) is not None
     asks_to_explain = False
-    for sentence in _sentences(text):
+    for sentence in _split_sentences(text):
         if re.search(_OTHER, sentence):
             return True
         words = re.findall(_WORD, sentence)
@@ -103,30 +103,30 @@ def asks_for_changes(message: str) -> bool:
         asks_to_explain = words[0] in _TELL if words[0] not in _CHANGE else asks_to_explain
         if asks_to_explain:
             continue  # "Explain it and suggest how to fix it": what follows belongs to the telling
-        if _requests(sentence, words) or (file and _demands(sentence)):
+        if _is_request(sentence, words) or (file and _is_demand(sentence)):
             return True
     return False
 
 
-def files_to_write(message: str) -> list[str]:
+def find_files_to_write(message: str) -> list[str]:
     """The files of the project that the message wants something written to, as it names them."""
-    if not asks_for_changes(message):
+    if not is_change_request(message):
         return []
-    return [str(file) for file in re.findall(_WRITTEN_TO, re.sub(_FENCE, "\n", _without_piped(message)))]
+    return [str(file) for file in re.findall(_WRITTEN_TO, re.sub(_FENCE, "\n", _strip_piped(message)))]
 
 
-def only_asks(message: str) -> bool:
+def is_only_question(message: str) -> bool:
     """True if the message consists only of questions and requests for information."""
-    if asks_for_changes(message):
+    if is_change_request(message):
         return False
-    for sentence in _sentences(_plain(message)):
+    for sentence in _split_sentences(_strip_quotes(message)):
         words = re.findall(_WORD, sentence)
         if words and (sentence.rstrip().endswith("?") or words[0] in _ASKING or words[0] in _TELL):
             return True
     return False
 
 
-def _requests(sentence: str, words: list[str]) -> bool:
+def _is_request(sentence: str, words: list[str]) -> bool:
     if re.match(_POLITE, sentence):
         sentence = _strip_fillers(re.sub(_POLITE, "", sentence, count=1)).rstrip("? ")
         words = re.findall(_WORD, sentence) or [""]
@@ -137,25 +137,25 @@ def _requests(sentence: str, words: list[str]) -> bool:
     return words[0] in _CHANGE or re.search(_PASSIVE, sentence) is not None
 
 
-def _demands(sentence: str) -> bool:
+def _is_demand(sentence: str) -> bool:
     """True if the sentence states how something must be. Only if a file is named: else it may be an opinion."""
     is_question = sentence.rstrip().endswith("?")
     return not is_question and bool(re.search(_DEMAND, sentence)) and not re.match(_GUESS, sentence)
 
 
-def _plain(message: str) -> str:
+def _strip_quotes(message: str) -> str:
     """Without what is quoted, in lower case: a mention is not a request."""
-    text = _without_piped(message)
+    text = _strip_piped(message)
     if re.search(_QUOTING, text):
         text = re.sub(_QUOTED, "it", re.sub(_FENCE, "\n", text))
     return text.lower().replace("’", "'")  # noqa: RUF001 - that is the character which people's keyboards make
 
 
-def _without_piped(message: str) -> str:
+def _strip_piped(message: str) -> str:
     return message.partition(f"\n<{STANDARD_INPUT}>\n")[0][:_LONGEST]
 
 
-def _sentences(text: str) -> list[str]:
+def _split_sentences(text: str) -> list[str]:
     parts = (_strip_fillers(re.sub(_BULLET, "", part).strip()) for part in re.split(_SENTENCE, text))
     return [re.sub(_PLACE, "", part, count=1) for part in parts]
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from treadle.base.file_system import is_below
 from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
-from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, git_unit
+from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, find_git_unit
 
 Change = FilesChanged | Undone | Redone | ChangesKept
 
@@ -39,7 +39,7 @@ class _Step(msgspec.Struct, frozen=True):
     observed: bool = False
     is_kept: bool = False
 
-    def within(self, request: RestoreRequested) -> bool:
+    def is_within(self, request: RestoreRequested) -> bool:
         is_in_range = self.first > request.since and not 0 < request.upto < self.last
         return is_in_range and (request.even_kept or not self.is_kept)
 
@@ -66,40 +66,44 @@ class _Past(msgspec.Struct, frozen=True):
     alone: bool  # True if the undo met only the chat's own changes in the file
 
 
-def trails(entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+def select_trails(
+    entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()
+) -> tuple[Trail, ...]:
     """Return the trails that the request covers, by path, oldest first. A change that was only observed is included
     only if its path is named. `entries`: all, regardless of the request's range. `runs`: where runs begin."""
     trails_by_path = _find_trails(entries, request, runs)
-    covered = {path: trail for path, trail in trails_by_path.items() if covers(request.paths, path)}
+    covered = {path: trail for path, trail in trails_by_path.items() if covers_path(request.paths, path)}
     selected = {path: trail for path, trail in covered.items() if not trail.observed or path in request.paths}
     if request.kind == "undo" and request.paths:
-        selected |= _belonging(trails_by_path, selected)
+        selected |= _select_belonging(trails_by_path, selected)
     return tuple(selected.values())
 
 
 def find_unnamed_paths(entries: Sequence[LedgerEntry], request: RestoreRequested) -> tuple[str, ...]:
     """Return the paths that the request would cover if their changes were not only observed."""
     observed = (path for path, trail in _find_trails(entries, request).items() if trail.observed)
-    return tuple(path for path in observed if covers(request.paths, path) and path not in request.paths)
+    return tuple(path for path in observed if covers_path(request.paths, path) and path not in request.paths)
 
 
-def redone(entries: Sequence[LedgerEntry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+def find_redo_trails(entries: Sequence[LedgerEntry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
     """The trails that take an undo back: its changes from their end, with all later changes to those paths."""
     for number, entry in enumerate(entries):
         if isinstance(entry.change, Undone) and entry.change.restore == undo:
-            since = _since(entries[number + 1 :], {file.path for file in entry.files}, runs)
+            since = _collect_later_links(entries[number + 1 :], {file.path for file in entry.files}, runs)
             chains = ((Link(file.before, file.after), *since.get(file.path, ())) for file in entry.files)
             pairs = zip(entry.files, chains, strict=True)
             return tuple(Trail(file.path, chain, ignored=file.ignored) for file, chain in pairs)
     return ()
 
 
-def _since(entries: Iterable[LedgerEntry], paths: Container[str], runs: Sequence[int]) -> dict[str, list[Link]]:
+def _collect_later_links(
+    entries: Iterable[LedgerEntry], paths: Container[str], runs: Sequence[int]
+) -> dict[str, list[Link]]:
     links_by_path: dict[str, list[Link]] = {}
     for entry in entries:
         match entry.change:
             case FilesChanged(source=source):
-                by, foreign = _run(entry.seq, runs), source == "observed"
+                by, foreign = _name_run(entry.seq, runs), source == "observed"
             case Undone() | Redone():
                 by, foreign = f"a later {'undo' if isinstance(entry.change, Undone) else 'redo'}", False
             case ChangesKept():
@@ -111,7 +115,7 @@ def _since(entries: Iterable[LedgerEntry], paths: Container[str], runs: Sequence
     return links_by_path
 
 
-def last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequested]) -> str:
+def find_last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequested]) -> str:
     """The newest undo that was not redone; empty if there is none."""
     redos = {request.restore: request.of for request in requests if request.kind == "redo"}
     changes = [entry.change for entry in entries if entry.files]
@@ -120,14 +124,14 @@ def last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequeste
     return next((undo for undo in undone_ids if undo not in redone_ids), "")
 
 
-def fingerprint(entries: Iterable[LedgerEntry]) -> str:
+def find_git_fingerprint(entries: Iterable[LedgerEntry]) -> str:
     git_fingerprint = ""
     for entry in entries:
         git_fingerprint = (entry.change.git if not isinstance(entry.change, ChangesKept) else "") or git_fingerprint
     return git_fingerprint
 
 
-def covers(paths: Sequence[str], path: str) -> bool:
+def covers_path(paths: Sequence[str], path: str) -> bool:
     """True if `path` is one of `paths` or lies below one. Empty `paths` cover everything, and so does the root."""
     if not paths:
         return True
@@ -138,8 +142,8 @@ def covers(paths: Sequence[str], path: str) -> bool:
 # -- the rows -------------------------------------------------------------------------------------------------------
 
 
-def standing(entries: Iterable[LedgerEntry]) -> frozenset[str]:
-    return frozenset(path for path, row in _rows(entries).items() if row)
+def list_standing_paths(entries: Iterable[LedgerEntry]) -> frozenset[str]:
+    return frozenset(path for path, row in _build_rows(entries).items() if row)
 
 
 def _find_trails(
@@ -148,24 +152,24 @@ def _find_trails(
     trails_by_path: dict[str, Trail] = {}
     changes = (entry for entry in entries if not isinstance(entry.change, ChangesKept))
     ignored = {file.path: file.ignored for entry in changes for file in entry.files}
-    for path, row in _rows(entries).items():
-        selected_steps = [step for step in row if step.within(request)]
+    for path, row in _build_rows(entries).items():
+        selected_steps = [step for step in row if step.is_within(request)]
         observed = any(step.observed for step in selected_steps)
         if any(step.is_partly_within(request) for step in row) or not all(step.has_states for step in selected_steps):
             trails_by_path[path] = Trail(path, (), observed, ignored[path])
             continue
         begin = row.index(selected_steps[0]) if selected_steps else len(row)
-        if chain := _chain(row[begin:], frozenset(selected_steps), runs):
+        if chain := _build_links(row[begin:], frozenset(selected_steps), runs):
             trails_by_path[path] = Trail(path, tuple(chain), observed, ignored[path])
     return trails_by_path
 
 
-def _chain(row: Iterable[_Step], selected_steps: Container[_Step], runs: Sequence[int]) -> list[Link]:
+def _build_links(row: Iterable[_Step], selected_steps: Container[_Step], runs: Sequence[int]) -> list[Link]:
     """Build the links of a row. Adjacent selected steps become one link."""
     chain: list[Link] = []
     for step in row:
         if step not in selected_steps:
-            by = _run(step.last, runs) + (" (kept)" if step.is_kept else "")
+            by = _name_run(step.last, runs) + (" (kept)" if step.is_kept else "")
             chain.append(Link(step.old_state, step.new_state, by, step.observed or not step.has_states))
             continue
         if chain and not chain[-1].by and chain[-1].after == step.old_state:
@@ -177,12 +181,12 @@ def _chain(row: Iterable[_Step], selected_steps: Container[_Step], runs: Sequenc
     return chain
 
 
-def _run(seq: int, runs: Sequence[int]) -> str:
+def _name_run(seq: int, runs: Sequence[int]) -> str:
     number = bisect_left(runs, seq)
     return f"run {number}" if number else "another run"
 
 
-def _rows(entries: Iterable[LedgerEntry]) -> dict[str, _Row]:
+def _build_rows(entries: Iterable[LedgerEntry]) -> dict[str, _Row]:
     """The steps that stand, by path, in the order in which they were made."""
     rows: dict[str, _Row] = {}
     undone: dict[tuple[str, str], _Past] = {}
@@ -197,9 +201,9 @@ def _rows(entries: Iterable[LedgerEntry]) -> dict[str, _Row]:
                 case ChangesKept():
                     rows[file.path] = _keep(row, file, request)
                 case Undone(restore=restore):
-                    undone_steps = tuple(step for step in row if step.within(request))
+                    undone_steps = tuple(step for step in row if step.is_within(request))
                     rows[file.path] = new_row = _undo(row, undone_steps, file, request)
-                    is_alone = _alone(row, undone_steps, file)
+                    is_alone = _is_undisturbed(row, undone_steps, file)
                     undone[restore, file.path] = _Past(file, row, new_row, undone_steps, is_alone)
                 case Redone():
                     rows[file.path] = _redo(row, file, undone.get((request.of, file.path)), entry.seq)
@@ -225,7 +229,7 @@ def _rebase_steps(steps: Sequence[_Step], rebased: Sequence[Link]) -> Sequence[_
     return _drop_stateless_steps(replace(step, old_state=link.before, new_state=link.after) for step, link in pairs)
 
 
-def _alone(row: _Row, undone_steps: _Row, file: FileChange) -> bool:
+def _is_undisturbed(row: _Row, undone_steps: _Row, file: FileChange) -> bool:
     """True if an undo met only states that the chat itself had left."""
     at = undone_steps[0].old_state if undone_steps else None
     for step in row[row.index(undone_steps[0]) :] if undone_steps else ():
@@ -248,7 +252,7 @@ def _redo(row: _Row, file: FileChange, past: _Past | None, seq: int) -> _Row:
 
 
 def _keep(row: _Row, file: FileChange, request: RestoreRequested) -> _Row:
-    selected_steps = [step for step in row if step.within(request)]
+    selected_steps = [step for step in row if step.is_within(request)]
     if not selected_steps:
         return row
     if file.path not in request.hunks or file.after == selected_steps[-1].new_state:
@@ -270,23 +274,23 @@ def _drop_stateless_steps(steps: Iterable[_Step]) -> list[_Step]:
 # -- paths that must be undone together --------------------------------------------------------------------------------
 
 
-def _belonging(trails_by_path: Mapping[str, Trail], selected_paths: Iterable[str]) -> dict[str, Trail]:
+def _select_belonging(trails_by_path: Mapping[str, Trail], selected_paths: Iterable[str]) -> dict[str, Trail]:
     """Trails that must be included: removed folders into which files come back, and all of `.git` or nothing."""
-    folders = {above for path in selected_paths for above in _above(path) if above in trails_by_path}
-    more = {folder for folder in folders if _removes_folder(trails_by_path[folder])}
-    units = {git_unit(path) for path in (*selected_paths, *more)} - {""}
-    more |= {path for path in trails_by_path if units and git_unit(path) in units}
+    folders = {above for path in selected_paths for above in _iterate_parents(path) if above in trails_by_path}
+    more = {folder for folder in folders if _is_folder_removal(trails_by_path[folder])}
+    units = {find_git_unit(path) for path in (*selected_paths, *more)} - {""}
+    more |= {path for path in trails_by_path if units and find_git_unit(path) in units}
     return {path: trails_by_path[path] for path in trails_by_path if path in more}
 
 
-def _above(path: str) -> Iterator[str]:
+def _iterate_parents(path: str) -> Iterator[str]:
     path = decode_path(path)
     while "/" in path:
         path = path.rpartition("/")[0]
         yield encode_path(path)
 
 
-def _removes_folder(trail: Trail) -> bool:
+def _is_folder_removal(trail: Trail) -> bool:
     states = (trail.links[0].before, trail.links[-1].after) if trail.links else (None, None)
     was_folder, is_folder = (state is not None and state.kind == "directory" for state in states)
     return was_folder and not is_folder

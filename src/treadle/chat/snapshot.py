@@ -14,7 +14,7 @@ from treadle.protocol import content, events, options
 from treadle.protocol.content import Entry
 
 
-def _shape() -> str:
+def _compute_shape() -> str:
     """Names the shape of everything in a state; it changes when any field does."""
     values = [value for module in (states, content, options, events) for value in vars(module).values()]
     kinds = [value for value in values if isinstance(value, type) and issubclass(value, msgspec.Struct)]
@@ -25,7 +25,7 @@ def _shape() -> str:
 RULES = 15
 """The version of the fold rules. Raise it whenever `fold` derives another state from the same log: snapshots of older
 rules are then ignored. A test compares the folded states of golden logs."""
-KEY = f"{RULES}.{_shape()}"
+KEY = f"{RULES}.{_compute_shape()}"
 
 
 class _Body(msgspec.Struct, array_like=True):

@@ -41,7 +41,7 @@ class Call(Value, frozen=True):
     answers: tuple[str, ...] = ()  # answers of people to questions that the call asked while it ran
     images: tuple[Image, ...] = ()  # pictures that its tool returned
 
-    def total_trial_ms(self, now_ms: int) -> int:
+    def compute_trial_ms(self, now_ms: int) -> int:
         return self.tried_ms + (max(0, now_ms - self.trial_began_ms) if self.trial_began_ms else 0)
 
     @property
@@ -131,7 +131,7 @@ class RunState(Value, frozen=True):
     waits_since_ms: int = 0  # since when it waits for a person; 0 when it does not
     waited_ms: int = 0  # how long it has waited for a person before that, all in all
 
-    def worked_ms(self, now_ms: int) -> int:
+    def compute_worked_ms(self, now_ms: int) -> int:
         """How long it has worked, as budgets and people count it: without the time in which it waited for a person."""
         return max(0, (self.waits_since_ms or now_ms) - self.started_ms - self.waited_ms)
 
@@ -216,11 +216,11 @@ class ChatState(Value, frozen=True):
 MAX_QUEUE = 20
 
 
-def known_files(state: ChatState) -> dict[str, str]:
+def list_known_files(state: ChatState) -> dict[str, str]:
     return {path: sights[-1].digest for path, sights in state.seen_files.items()}
 
 
-def asks_in_its_middle(call: Call, action: str = "") -> bool:
+def is_asking_midway(call: Call, action: str = "") -> bool:
     """True if the call waits for the answer to a question (to `action`, if given) and continues after it."""
     open_action = call.action
     if open_action is None or (action and open_action.action != action):
@@ -228,25 +228,25 @@ def asks_in_its_middle(call: Call, action: str = "") -> bool:
     return open_action.kind == "user_input" and open_action.name == ELICITATION
 
 
-def runnable_calls(state: ChatState) -> tuple[Call, ...]:
+def list_runnable_calls(state: ChatState) -> tuple[Call, ...]:
     """Return the calls that a worker may process now. A call that asks a person blocks the calls after it (order of
     writes); a call that runs outside blocks none (A-02)."""
     unblocked = takewhile(lambda call: call.phase != "asking", state.calls)
     return tuple(call for call in unblocked if call.phase in ("requested", "approved", "answered"))
 
 
-def awaits_action(state: ChatState) -> bool:
+def needs_action(state: ChatState) -> bool:
     if state.question is not None:
         return True
     is_running = any(call.phase == "started" for call in state.calls)
-    return bool(state.calls) and not is_running and not runnable_calls(state)
+    return bool(state.calls) and not is_running and not list_runnable_calls(state)
 
 
-def open_actions(state: ChatState) -> tuple[e.OpenAction, ...]:
+def list_open_actions(state: ChatState) -> tuple[e.OpenAction, ...]:
     return tuple(action for action in (*(call.action for call in state.calls), state.question) if action is not None)
 
 
-def next_queued(state: ChatState) -> QueueItem | None:
+def choose_next_queued(state: ChatState) -> QueueItem | None:
     """The message that starts the next run: one sent after a stop, then unused steering (L-08), then the first."""
     after_stop = [item for item in state.queue if item.after_stop]
     steering = [item for item in state.queue if item.delivery == "steering"]
@@ -257,47 +257,47 @@ def to_user_message(item: QueueItem, delivery: e.Delivery) -> e.UserMessage:
     return e.UserMessage(item.content, delivery, images=item.images, queue_id=item.id, traceparent=item.traceparent)
 
 
-def starts_queued(state: ChatState) -> bool:
+def can_start_queue(state: ChatState) -> bool:
     """True if an idle chat starts its queue by itself. After a stop or an error, older messages wait for a person."""
     if not state.queue or state.run is not None or state.options.archived:
         return False
     return state.last_end not in ("interrupted", "error", "budget") or any(item.after_stop for item in state.queue)
 
 
-def status(state: ChatState) -> Status:
+def compute_status(state: ChatState) -> Status:
     """The status as the log says it; `pending` and `running` both need a worker (A-08)."""
     run = state.run
     if state.creation_lost:
         return "error"
     if run is None:
-        if state.compacting or state.restoring is not None or starts_queued(state):
+        if state.compacting or state.restoring is not None or can_start_queue(state):
             return "pending"
         return "error" if state.last_end == "error" else "idle"
     if run.interrupting:
         return "interrupting"
-    if not run.stop and awaits_action(state):
+    if not run.stop and needs_action(state):
         return "requires_action"
     return "running" if run.active else "pending"
 
 
-def awaits_person(state: ChatState) -> bool:
+def needs_person(state: ChatState) -> bool:
     """True if the chat continues only after a person answers. A client's tool that it waits for is at work."""
-    return status(state) == "requires_action" and all(action.of_person for action in open_actions(state))
+    return compute_status(state) == "requires_action" and all(action.of_person for action in list_open_actions(state))
 
 
-def failure_of(state: ChatState) -> Failure | None:
-    return state.last_error if status(state) == "error" else None
+def get_failure(state: ChatState) -> Failure | None:
+    return state.last_error if compute_status(state) == "error" else None
 
 
-def runnable(state: ChatState) -> bool:
-    return status(state) in ("pending", "running", "interrupting")
+def is_runnable(state: ChatState) -> bool:
+    return compute_status(state) in ("pending", "running", "interrupting")
 
 
-def wake_ms(state: ChatState) -> int:
+def find_wake_time(state: ChatState) -> int:
     """When the first deadline of what the chat waits for passes; 0 without one."""
-    if status(state) != "requires_action":
+    if compute_status(state) != "requires_action":
         return 0
-    return min((action.deadline_ms for action in open_actions(state) if action.deadline_ms), default=0)
+    return min((action.deadline_ms for action in list_open_actions(state) if action.deadline_ms), default=0)
 
 
 def is_untitled(state: ChatState) -> bool:
@@ -306,11 +306,11 @@ def is_untitled(state: ChatState) -> bool:
     return at_rest and bool(state.title) and not state.titled and state.last_end not in ("", "interrupted", "error")
 
 
-def summary(state: ChatState) -> ChatSummary:
+def build_summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
-    chat_status, failure, options = status(state), failure_of(state), state.options
+    chat_status, failure, options = compute_status(state), get_failure(state), state.options
     return ChatSummary(
-        chat=state.chat, status=chat_status, head=state.head, wake_ms=wake_ms(state),
+        chat=state.chat, status=chat_status, head=state.head, wake_ms=find_wake_time(state),
         runnable=chat_status in ("pending", "running", "interrupting"),
         title=state.title, model=options.model, root=options.root, owner=state.owner, parent=state.parent,
         archived=options.archived, labels=options.labels, created_ms=state.created_ms, updated_ms=state.updated_ms,

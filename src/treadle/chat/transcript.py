@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from treadle.chat.history import History, tokens, weigh
+from treadle.chat.history import History, estimate_tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 
@@ -44,10 +44,10 @@ def _select_kept_entries(head: History[Entry], seqs: Sequence[int]) -> list[Entr
     return messages[::-1]
 
 
-def entries(state: ChatState) -> list[Entry]:
+def build_entries(state: ChatState) -> list[Entry]:
     transcript_entries = state.transcript.slice(0)
     if transcript_entries and isinstance(last := transcript_entries[-1], AssistantEntry) and last.calls:
-        transcript_entries.append(_match(last, None))
+        transcript_entries.append(_match_results(last, None))
     return transcript_entries
 
 
@@ -68,9 +68,9 @@ def attach(transcript: History[Entry], entry: Entry) -> History[Entry]:
     last = transcript.last
     calling_entry = last if isinstance(last, AssistantEntry) and last.calls else None
     if isinstance(entry, ResultsEntry):
-        return transcript if calling_entry is None else transcript.append(_match(calling_entry, entry))
+        return transcript if calling_entry is None else transcript.append(_match_results(calling_entry, entry))
     if calling_entry is not None:
-        transcript = transcript.append(_match(calling_entry, None))
+        transcript = transcript.append(_match_results(calling_entry, None))
     if isinstance(entry, AssistantEntry) and not (entry.text or entry.calls):
         return transcript
     return transcript.append(entry)
@@ -83,7 +83,7 @@ def repair(history: Iterable[Entry]) -> History[Entry]:
     return transcript
 
 
-def _match(calling_entry: AssistantEntry, results_entry: ResultsEntry | None) -> ResultsEntry:
+def _match_results(calling_entry: AssistantEntry, results_entry: ResultsEntry | None) -> ResultsEntry:
     if results_entry is not None and [r.call for r in results_entry.results] == [c.call for c in calling_entry.calls]:
         return results_entry
     results_by_call = {result.call: result for result in results_entry.results} if results_entry is not None else {}
@@ -96,31 +96,31 @@ def _match(calling_entry: AssistantEntry, results_entry: ResultsEntry | None) ->
 def estimate(state: ChatState, overhead_chars: int) -> int:
     """Tokens of the next request. `overhead_chars`: system text and tool schemas, unknown to the state."""
     if state.context_tokens:
-        return state.context_tokens + tokens(state.context_chars)
-    return tokens(state.context_chars + overhead_chars)
+        return state.context_tokens + estimate_tokens(state.context_chars)
+    return estimate_tokens(state.context_chars + overhead_chars)
 
 
-def threshold(window: int, max_output: int) -> int:
+def compute_threshold(window: int, max_output: int) -> int:
     """Where compaction begins: min(85 % of the window, window - output - 20k), never below half of it."""
     return max(min(int(COMPACT_AT * window), window - max_output - HEADROOM_TOKENS), window // 2)
 
 
-def recent_start(history: Sequence[Entry], budget_tokens: int = KEEP_RECENT_TOKENS) -> int:
+def find_recent_start(history: Sequence[Entry], budget_tokens: int = KEEP_RECENT_TOKENS) -> int:
     """The index from which the newest entries fit the budget, moved so that no result is cut from its call."""
     total, start = 0, len(history)
-    while start > 0 and total + tokens(weigh(history[start - 1])) <= budget_tokens:
+    while start > 0 and total + estimate_tokens(weigh(history[start - 1])) <= budget_tokens:
         start -= 1
-        total += tokens(weigh(history[start]))
+        total += estimate_tokens(weigh(history[start]))
     while start < len(history) and isinstance(history[start], ResultsEntry):
         start += 1
     return start
 
 
-def kept_messages(history: Iterable[Entry], budget_tokens: int = KEEP_USER_TOKENS) -> tuple[int, ...]:
+def select_kept_messages(history: Iterable[Entry], budget_tokens: int = KEEP_USER_TOKENS) -> tuple[int, ...]:
     kept_seqs, remaining_tokens = list[int](), budget_tokens
     for entry in reversed(list(history)):
         if isinstance(entry, UserEntry) and entry.source == "person":
-            remaining_tokens -= tokens(weigh(entry))
+            remaining_tokens -= estimate_tokens(weigh(entry))
             if remaining_tokens < 0:
                 break
             kept_seqs.append(entry.seq)

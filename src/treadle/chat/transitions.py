@@ -7,20 +7,20 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.applying import build_apply_events
-from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
-from treadle.chat.fold import change_options, position_of
+from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, insert_turn_end
+from treadle.chat.fold import change_options, find_position
 from treadle.chat.fold_calls import CONTINUE
 from treadle.chat.state import (
     MAX_QUEUE,
     Call,
     ChatState,
-    asks_in_its_middle,
-    awaits_action,
-    starts_queued,
-    status,
+    can_start_queue,
+    compute_status,
+    is_asking_midway,
+    needs_action,
     to_user_message,
 )
-from treadle.errors import InvalidInput, Refused, unknown_names
+from treadle.errors import InvalidInput, Refused, describe_unknown_names
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event
@@ -44,10 +44,10 @@ def transition(state: ChatState, command: c.Command) -> Events:
     harmless = c.ChangeOptions | c.Rename | c.RecordTitle | c.CloseJob | c.Expire
     if state.options.archived and not isinstance(command, harmless):
         raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
-    return with_turn_end(state, _carried_out(state, command))
+    return insert_turn_end(state, _carry_out(state, command))
 
 
-def _carried_out(state: ChatState, command: c.Command) -> Events:
+def _carry_out(state: ChatState, command: c.Command) -> Events:
     match command:
         case c.Send():
             return _send(state, command)
@@ -67,7 +67,7 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             return _restore(state, command)
         case c.EditQueued():
             _get_queue_item(state, command.id)
-            _not_empty(command.content)
+            _require_text(command.content)
             return (e.QueueChanged("edited", command.id, command.content),)
         case c.DeleteQueued():
             return (e.QueueChanged("deleted", _get_queue_item(state, command.id).id),)
@@ -81,13 +81,13 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             called = e.ModelCall("title", usage, title, error)
             return (called, e.TitleChanged(title, "model")) if title and state.title == before else (called,)
         case c.Rename():
-            _not_empty(command.title)
+            _require_text(command.title)
             return (e.TitleChanged(command.title.strip(), command.by),)
         case c.Compact():
             return _compact(state)
         case c.Apply():
-            if status(state) not in ("idle", "error"):
-                raise _busy(state, "apply when it is idle")
+            if compute_status(state) not in ("idle", "error"):
+                raise _make_busy_error(state, "apply when it is idle")
             return build_apply_events(state, command)
         case c.CloseJob():
             return _close_job(state, command)
@@ -97,14 +97,14 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             assert_never(never)
 
 
-def _not_empty(text: str) -> None:
+def _require_text(text: str) -> None:
     if not text.strip():
         raise Refused("empty", "The text is empty; say something.")
 
 
-def _busy(state: ChatState, advice: str) -> Refused:
+def _make_busy_error(state: ChatState, advice: str) -> Refused:
     """A chat that works and one that waits for someone are different answers (law 6)."""
-    chat_status = status(state)
+    chat_status = compute_status(state)
     words = {"requires_action": "waits for an answer", "pending": "has a run that is not finished"}
     text = f"Chat {state.chat} {words.get(chat_status, f'is {chat_status}')}; {advice}."
     return Refused("awaiting_action" if chat_status == "requires_action" else "busy", text)
@@ -118,14 +118,14 @@ def _get_queue_item(state: ChatState, item_id: str) -> QueueItem:
 
 def _send(state: ChatState, command: c.Send) -> Events:
     if not command.images:
-        _not_empty(command.content)
+        _require_text(command.content)
     traceparent = normalize_traceparent(command.traceparent)
     message = e.UserMessage(command.content, images=command.images, traceparent=traceparent)
-    if state.run is None and not starts_queued(state):
+    if state.run is None and not can_start_queue(state):
         return (message,)
     if state.run is not None and state.run.has_lost_record:
         return (e.ModelNotice("record_lost", RECORD_LOST), *end_run(state, "superseded"), message)
-    if status(state) == "requires_action" and command.delivery == "steering":
+    if compute_status(state) == "requires_action" and command.delivery == "steering":
         return (*close_calls(state, "steering"), replace(message, delivery="steering"))
     if len(state.queue) >= MAX_QUEUE:
         raise Refused("queue_full", f"{MAX_QUEUE} messages are queued already; delete one or wait.")
@@ -135,13 +135,13 @@ def _send(state: ChatState, command: c.Send) -> Events:
     return (e.QueueChanged("added", command.queue_id, command.content, delivery, command.images, traceparent),)
 
 
-def _client_calls(state: ChatState) -> list[Call]:
+def _list_client_calls(state: ChatState) -> list[Call]:
     return [call for call in state.calls if call.action is not None and call.action.kind == "external_tool"]
 
 
 def _submit(state: ChatState, command: c.SubmitResults) -> Events:
-    waiting = _client_calls(state)
-    if status(state) != "requires_action" or not waiting:
+    waiting = _list_client_calls(state)
+    if compute_status(state) != "requires_action" or not waiting:
         raise Refused("not_awaiting_action", f"Chat {state.chat} waits for no tool results.")
     expected = {call.action.tool_call_id: call for call in waiting if call.action is not None}
     result_ids = [result.tool_call_id for result in command.results]
@@ -150,12 +150,14 @@ def _submit(state: ChatState, command: c.SubmitResults) -> Events:
     events: list[Event] = []
     for result in command.results:
         call = expected[result.tool_call_id]
-        completion = replace(_build_completion(call, _text_of(result), not result.is_error), synthetic=result.failure)
+        completion = replace(
+            _build_completion(call, _format_result(result), not result.is_error), synthetic=result.failure
+        )
         events += (e.ExternalToolCompleted(call.key, result.is_error, command.by), completion)
     return tuple(events)
 
 
-def _text_of(result: c.Result) -> str:
+def _format_result(result: c.Result) -> str:
     if isinstance(result.output, str):
         return result.output
     try:
@@ -192,7 +194,7 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
 def _check_offered(offers: tuple[Offer, ...], rule: Rule, command: c.Decide) -> None:
     """InvalidInput for a rule that is not one of the offers, or has a wider scope than was offered (S-07)."""
     check_expiry(rule)
-    if not any(offer.makes(rule, command.decision) for offer in offers):
+    if not any(offer.allows_rule(rule, command.decision) for offer in offers):
         wish = f"{rule.effect} {rule.tool} {rule.pattern} with the scope {rule.scope}"
         text = f"The approval {command.action!r} offers no such rule: {wish}. Choose one of its offers and scopes."
         raise InvalidInput(text)
@@ -210,9 +212,9 @@ def _answer(state: ChatState, command: c.Answer) -> Events:
     for call in state.calls:
         action = call.action
         if action is not None and action.kind == "user_input" and action.action == command.action:
-            _not_empty(command.answer)
+            _require_text(command.answer)
             completion = e.UserInputCompleted(command.action, command.answer, command.by)
-            if asks_in_its_middle(call, command.action):
+            if is_asking_midway(call, command.action):
                 return (completion,)
             return (completion, _build_completion(call, command.answer, True))
     raise Refused("no_such_action", f"No open question {command.action!r}; it may have been answered already.")
@@ -225,26 +227,26 @@ def _interrupt(state: ChatState, command: c.Interrupt) -> Events:
         raise Refused("not_running", f"Chat {state.chat} is not running.")
     if state.run.interrupting:
         return ()
-    ends = (*close_calls(state, "interrupted"), e.RunEnd("interrupted")) if awaits_action(state) else ()
+    ends = (*close_calls(state, "interrupted"), e.RunEnd("interrupted")) if needs_action(state) else ()
     return (e.Interrupted(command.by), *ends)
 
 
 def _edit(state: ChatState, command: c.Edit) -> Events:
-    _not_empty(command.content)
-    if position_of(state, command.message) is None:
+    _require_text(command.content)
+    if find_position(state, command.message) is None:
         raise Refused("no_such_message", f"No message of yours at {command.message} in this conversation.")
     edited = e.UserMessage(command.content, edits=command.message)
-    restored = _files_back(state, command.message, command.restore) if command.files else ()
+    restored = _request_restore(state, command.message, command.restore) if command.files else ()
     if state.run is None:
         return (*restored, edited)
-    if status(state) != "requires_action":
-        raise _busy(state, "interrupt it before you edit")
+    if compute_status(state) != "requires_action":
+        raise _make_busy_error(state, "interrupt it before you edit")
     return (*close_calls(state, "superseded"), e.RunEnd("superseded"), *restored, edited)
 
 
-def _files_back(state: ChatState, message: int, name: str, merge: bool = False, by: str = "person") -> Events:
+def _request_restore(state: ChatState, message: int, name: str, merge: bool = False, by: str = "person") -> Events:
     if state.restoring is not None:
-        raise _busy(state, "wait until its files are restored")
+        raise _make_busy_error(state, "wait until its files are restored")
     if not name:
         raise InvalidInput("Restoring files needs a name for it, chosen by the caller (restore).")
     return (e.RestoreRequested(name, "undo", since=message, merge=merge, by=by),)
@@ -252,19 +254,21 @@ def _files_back(state: ChatState, message: int, name: str, merge: bool = False, 
 
 def _rewind(state: ChatState, command: c.Rewind) -> Events:
     if state.run is not None:
-        raise _busy(state, "interrupt it before you go back")
-    if position_of(state, command.message) is None and (command.conversation or not 0 < command.message <= state.head):
+        raise _make_busy_error(state, "interrupt it before you go back")
+    if find_position(state, command.message) is None and (
+        command.conversation or not 0 < command.message <= state.head
+    ):
         raise Refused("no_such_message", f"No message of yours at {command.message} in this conversation.")
     if not (command.conversation or command.files):
         raise InvalidInput("Say what goes back: the conversation, the files, or both.")
     message, by = command.message, command.by
-    back = _files_back(state, message, command.restore, command.merge, by) if command.files else ()
+    back = _request_restore(state, message, command.restore, command.merge, by) if command.files else ()
     return (*back, e.SessionRewound(message, by)) if command.conversation else back
 
 
 def _restore(state: ChatState, command: c.Restore) -> Events:
     if state.run is not None or state.restoring is not None:
-        raise _busy(state, f"{command.kind} when it is idle")
+        raise _make_busy_error(state, f"{command.kind} when it is idle")
     if not command.restore:
         raise InvalidInput("A request to restore needs a name of its own, chosen by the caller (restore).")
     if command.kind == "redo" and not command.of:
@@ -278,7 +282,7 @@ def _promote(state: ChatState, command: c.Promote) -> Events:
     item = _get_queue_item(state, command.id)
     if state.run is None:
         return (to_user_message(item, "queued"),)
-    if status(state) == "requires_action":
+    if compute_status(state) == "requires_action":
         return (*close_calls(state, "steering"), to_user_message(item, "steering"))
     return (e.QueueChanged("promoted", command.id),)
 
@@ -295,7 +299,7 @@ def _extend(state: ChatState, command: c.ExtendTurns) -> Events:
 
 
 def _change(state: ChatState, command: c.ChangeOptions) -> Events:
-    if unknown := unknown_names("option", command.changes, ChatOptions.__struct_fields__):
+    if unknown := describe_unknown_names("option", command.changes, ChatOptions.__struct_fields__):
         raise InvalidInput(unknown)
     try:
         options = change_options(state.options, command.changes)
@@ -309,13 +313,13 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         return ()
     at_work = state.run is not None or state.compacting or state.restoring is not None
     if at_work and any(getattr(options, name) != getattr(state.options, name) for name in FIXED_OPTIONS):
-        raise _busy(state, "root, world and archived change only when it is idle")
+        raise _make_busy_error(state, "root, world and archived change only when it is idle")
     return (e.OptionsChanged(command.changes, command.by),)
 
 
 def _compact(state: ChatState) -> Events:
     if state.run is not None or state.compacting:
-        raise _busy(state, "compact it when it is idle")
+        raise _make_busy_error(state, "compact it when it is idle")
     if len(state.transcript) < 2:
         raise Refused("empty", "There is nothing to compact yet.")
     return (e.CompactionStart("manual"),)
@@ -332,9 +336,9 @@ def _close_job(state: ChatState, command: c.CloseJob) -> Events:
 
 
 def _expire(state: ChatState, command: c.Expire) -> Events:
-    waiting = _client_calls(state)
+    waiting = _list_client_calls(state)
     due = [call for call in waiting if call.action is not None and 0 < call.action.deadline_ms <= command.now_ms]
-    if not due or status(state) != "requires_action":
+    if not due or compute_status(state) != "requires_action":
         return ()
     if state.options.on_deadline == "error":
         failed = e.SessionError("deadline", "Client tools did not answer in time.")

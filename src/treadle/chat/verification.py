@@ -8,7 +8,7 @@ completion is refused, and the error says so. Diagnostics never refuse it in the
 from collections.abc import Iterator
 
 from treadle.base.types import CallKey
-from treadle.chat.intent import asks_for_changes, files_to_write, only_asks, words_of
+from treadle.chat.intent import find_files_to_write, is_change_request, is_only_question, split_words
 from treadle.chat.state import MAX_CHANGED, ChatState, Checked, OpenCheck, RunState
 from treadle.protocol.content import AssistantEntry, UserEntry
 from treadle.protocol.events import DIAGNOSTICS, Event, SessionError, UserMessage
@@ -30,29 +30,29 @@ _HEAD = (
 _DIAGNOSED = "If an error was there before your change and does not belong to the task, say so and leave it."
 _TAIL_LINES = 60
 _TAIL_CHARS = 6_000
-_LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
+_LANGUAGES = split_words("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
 
 
 def verify(state: ChatState, run: RunState) -> OpenCheck | Event | None:
     """Return the step that must come before the run may end: a check, a message, or None."""
     if state.options.mode == "read-only" or run.stop:
         return None
-    if not run.reminded and lacks_change(state, run) and not _asks_back(state):
-        file = _unwritten_file(state, run) if run.wrote else ""
+    if not run.reminded and is_change_missing(state, run) and not _is_asking_back(state):
+        file = _find_unwritten_file(state, run) if run.wrote else ""
         return UserMessage(FILE_NOT_WRITTEN.format(file=file) if file else NOTHING_WRITTEN, source="check")
     checked_commands = {result.command for result in run.checked}
     for command in _plan_checks(state, run):
         if command not in checked_commands:
-            paths = _diagnosable(run) if command == DIAGNOSTICS else ()
+            paths = _select_diagnosable(run) if command == DIAGNOSTICS else ()
             return OpenCheck(CallKey(f"check.{state.checks + 1}"), command, run.check_rounds + 1, paths)
-    return _verdict(run)
+    return _judge_checks(run)
 
 
-def _verdict(run: RunState) -> Event | None:
+def _judge_checks(run: RunState) -> Event | None:
     reported = (DIAGNOSTICS, run.diagnosed)  # the model has been told exactly this and left it so
     failed = [result for result in run.checked if result.failed and (result.command, result.text) != reported]
     if failed and run.check_rounds < MAX_ROUNDS:
-        return UserMessage(report(failed), source="check")
+        return UserMessage(format_report(failed), source="check")
     refusing = [result.command for result in failed if result.command != DIAGNOSTICS]
     if not refusing:
         return None
@@ -65,7 +65,7 @@ def _verdict(run: RunState) -> Event | None:
     )
 
 
-def report(failed: list[Checked]) -> str:
+def format_report(failed: list[Checked]) -> str:
     return _HEAD + "\n\n".join(
         f"Errors in files that were changed:\n{result.text}\n{_DIAGNOSED}"
         if result.command == DIAGNOSTICS
@@ -74,45 +74,45 @@ def report(failed: list[Checked]) -> str:
     )
 
 
-def tail(text: str) -> str:
+def take_tail(text: str) -> str:
     excerpt = "\n".join(text.strip().split("\n")[-_TAIL_LINES:])[-_TAIL_CHARS:]
     return excerpt if len(excerpt) == len(text.strip()) else f"[the beginning is left out]\n{excerpt}"
 
 
 def _plan_checks(state: ChatState, run: RunState) -> Iterator[str]:
     """The checks of this end, in order: the quick look first. A question that led to no change is not held up."""
-    if state.options.diagnose and _diagnosable(run):
+    if state.options.diagnose and _select_diagnosable(run):
         yield DIAGNOSTICS
     if not state.options.checks:
         return
-    if run.wrote or run.completed or not all(only_asks(text) for text in _find_person_messages(state, run)):
+    if run.wrote or run.completed or not all(is_only_question(text) for text in _find_person_messages(state, run)):
         yield from dict.fromkeys(state.options.checks)
 
 
-def _diagnosable(run: RunState) -> tuple[str, ...]:
+def _select_diagnosable(run: RunState) -> tuple[str, ...]:
     paths = [path for path in run.changed_files if path.rpartition(".")[2].lower() in _LANGUAGES]
     return tuple(paths[-MAX_DIAGNOSED:])
 
 
-def _asks_back(state: ChatState) -> bool:
+def _is_asking_back(state: ChatState) -> bool:
     last = state.history.last
     return state.options.interactive and isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
 
 
-def lacks_change(state: ChatState, run: RunState) -> bool:
+def is_change_missing(state: ChatState, run: RunState) -> bool:
     """True if the person asked for a change that the mode allows and none was made, or only to other files."""
     if not state.options.verify or state.options.mode == "read-only":
         return False
     if run.wrote:
-        return bool(_unwritten_file(state, run))
-    return any(asks_for_changes(text) for text in _find_person_messages(state, run))
+        return bool(_find_unwritten_file(state, run))
+    return any(is_change_request(text) for text in _find_person_messages(state, run))
 
 
-def _unwritten_file(state: ChatState, run: RunState) -> str:
+def _find_unwritten_file(state: ChatState, run: RunState) -> str:
     """The requested file if only other files were changed; empty if there is none, or if not all are known."""
     if not run.changed_files or len(run.changed_files) >= MAX_CHANGED:
         return ""
-    for file in (file for text in _find_person_messages(state, run) for file in files_to_write(text)):
+    for file in (file for text in _find_person_messages(state, run) for file in find_files_to_write(text)):
         if not any(f"/{path}".endswith(f"/{file.removeprefix('./')}") for path in run.changed_files):
             return file
     return ""

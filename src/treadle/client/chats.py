@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
-from treadle.base.types import ChatId, new_id
+from treadle.base.types import ChatId, make_id
 from treadle.client.http import Http, follow
 from treadle.errors import NotFound
 from treadle.protocol import http_answers as a
@@ -85,25 +85,25 @@ class ClientFiles:
     async def undo(self, **choice: Unpack[UndoSelection]) -> Restoration:
         """Undo changes of the last run, or of others. Later changes by others are left alone, or merged (`merge=True`);
         kept changes stay unless `even_kept=True`."""
-        return await self._outcome("undo", choice)
+        return await self._request_restoration("undo", choice)
 
     async def redo(self, undo: str = "", *, merge: bool = False) -> Restoration:
         """Take an undo back: the last one, or the one whose `restore` this is."""
-        return await self._outcome("redo", {"undo": undo, "merge": merge})
+        return await self._request_restoration("redo", {"undo": undo, "merge": merge})
 
     async def keep(self, **choice: Unpack[ChangeSelection]) -> Restoration:
         """Accept changes: an undo leaves them alone from now on."""
-        return await self._outcome("keep", choice)
+        return await self._request_restoration("keep", choice)
 
     async def back_to(
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
     ) -> Restoration:
         """Go back to before an earlier message of yours: the conversation, the files, or both."""
         body = {"message": message, "conversation": conversation, "files": files, "merge": merge}
-        return await self._outcome("back", body)
+        return await self._request_restoration("back", body)
 
-    async def _outcome(self, word: str, body: Mapping[str, Any]) -> Restoration:
-        key, until = new_id("k"), time.monotonic() + self._wait_s
+    async def _request_restoration(self, word: str, body: Mapping[str, Any]) -> Restoration:
+        key, until = make_id("k"), time.monotonic() + self._wait_s
         while True:
             query = {"wait": str(ASK_S)}
             restoration = await self._http.change("POST", f"{self._at}/{word}", body, Restoration, key, query)

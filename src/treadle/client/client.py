@@ -31,7 +31,7 @@ from treadle.protocol.files import FileChange
 from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
 from treadle.protocol.options import RaceKeywords
 from treadle.protocol.tools import DynamicTool, require_name
-from treadle.protocol.views import ChildView, RaceResult, result_of
+from treadle.protocol.views import ChildView, RaceResult, build_race_result
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ class Handlers:
         """The answer to a call; the one that is there already, if it was asked for before."""
         key = (call.chat, call.id)
         if (task := self._answers.get(key)) is None or task.cancelled():
-            task = self._answers[key] = asyncio.create_task(self._run(call), name=f"tool {call.name} {call.id}")
+            task = self._answers[key] = asyncio.create_task(self._run_tool(call), name=f"tool {call.name} {call.id}")
         return await asyncio.shield(task)
 
     def settle(self, calls: Sequence[ToolCall]) -> None:
@@ -141,7 +141,7 @@ class Handlers:
         for key in [key for key in self._answers if key[0] == chat or not chat]:
             self._answers.pop(key).cancel()
 
-    async def _run(self, call: ToolCall) -> Result:
+    async def _run_tool(self, call: ToolCall) -> Result:
         if (tool := self._tools.get(call.name)) is None:
             return make_error_result(call, f"The client that answers here has no tool {call.name!r}.")
         async with self._room:
@@ -168,7 +168,7 @@ class RunFollower:
         try:
             async with aclosing(self._chat.events(after_seq)) as events:
                 while True:
-                    envelope = await self._next(events)
+                    envelope = await self._read_next_event(events)
                     if show is not None:
                         show(envelope)
                     if (reply := await self._take(envelope.seq, envelope.data)) is not None:
@@ -178,7 +178,7 @@ class RunFollower:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _next(self, events: AsyncGenerator[e.Envelope, None]) -> e.Envelope:
+    async def _read_next_event(self, events: AsyncGenerator[e.Envelope, None]) -> e.Envelope:
         """The next event. An answer that cannot be given is raised here, instead of being waited for."""
         if not self._tasks:
             return await anext(events)
@@ -210,13 +210,13 @@ class RunFollower:
             case e.ActionRequired(actions=actions):
                 return await self._act(actions)
             case e.RunEnd(reason=reason, why=text) if (
-                seq > self._first and reason != "superseded" and await self._over()
+                seq > self._first and reason != "superseded" and await self._is_over()
             ):
                 self._handlers.drop(self._chat.id)
                 return Reply(self._text, reason, self._error or text)
         return None
 
-    async def _over(self) -> bool:
+    async def _is_over(self) -> bool:
         """True if no later run will answer the message. False while it is queued and will have its own run."""
         if not self._queued:
             return True
@@ -232,7 +232,7 @@ class RunFollower:
             if action.kind == "permission" and self._approve is not None:
                 self._begin((action.action, action.hash), self._decide(action, self._approve))
             elif action.kind == "user_input" and self._answer is not None:
-                self._begin((action.action,), self._reply(action, self._answer))
+                self._begin((action.action,), self._answer_question(action, self._answer))
             elif action.of_person:
                 open_actions.append(action)
         if not open_actions:
@@ -255,30 +255,30 @@ class RunFollower:
         results = await asyncio.gather(*(self._handlers.answer(call) for call in calls))
         key = hashlib.sha256("\n".join((chat, *(call.id for call in calls))).encode()).hexdigest()[:40]
         try:
-            accepted = await _unless_settled(self._chat.submit(results, f"results-{key}"))
+            accepted = await _send_unless_settled(self._chat.submit(results, f"results-{key}"))
         except ApiError as error:
             if error.status != 413:
                 raise
             short = [make_error_result(call, "The result is too large to be sent.") for call in calls]
-            accepted = await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
+            accepted = await _send_unless_settled(self._chat.submit(short, f"too-large-{key}"))
         if accepted:
             self._handlers.settle(calls)
 
     async def _decide(self, action: e.OpenAction, approve: Approve) -> None:
-        if (decision := await _value(approve(action))) is True:
-            await _unless_settled(self._chat.approve(action))
+        if (decision := await _resolve_value(approve(action))) is True:
+            await _send_unless_settled(self._chat.approve(action))
         else:
-            await _unless_settled(self._chat.deny(action, decision if isinstance(decision, str) else ""))
+            await _send_unless_settled(self._chat.deny(action, decision if isinstance(decision, str) else ""))
 
-    async def _reply(self, action: e.OpenAction, answer: Answer) -> None:
-        await _unless_settled(self._chat.answer(action, await _value(answer(action))))
+    async def _answer_question(self, action: e.OpenAction, answer: Answer) -> None:
+        await _send_unless_settled(self._chat.answer(action, await _resolve_value(answer(action))))
 
 
-async def _value(maybe_awaitable: T | Awaitable[T]) -> T:
+async def _resolve_value(maybe_awaitable: T | Awaitable[T]) -> T:
     return await maybe_awaitable if inspect.isawaitable(maybe_awaitable) else maybe_awaitable
 
 
-async def _unless_settled(work: Awaitable[object]) -> bool:
+async def _send_unless_settled(work: Awaitable[object]) -> bool:
     """Await the sending of an answer. Returns False if the question was settled already."""
     try:
         await work
@@ -358,7 +358,7 @@ class ClientRace:
                 envelopes.append(envelope)
                 if isinstance(envelope.data, RunEnd):
                     break
-        return result_of(self.chat.id, envelopes)
+        return build_race_result(self.chat.id, envelopes)
 
 
 class Client:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from treadle.base.http.client import HttpClient, HttpResponse
-from treadle.base.types import ChatId, new_id
+from treadle.base.types import ChatId, make_id
 from treadle.errors import ApiError, Damaged, InvalidInput
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -54,7 +54,7 @@ class Http:
         self, method: str, path: str, body: object, kind: type[T], key: str = "", query: Pairs | None = None
     ) -> T:
         """A request that changes something. `key`: for one that may be repeated by another process, too."""
-        headers = {"Idempotency-Key": key or new_id("k"), "Content-Type": "application/json"}
+        headers = {"Idempotency-Key": key or make_id("k"), "Content-Type": "application/json"}
         answer = await self._ask(method, path, msgspec.json.encode(body), headers, query or {})
         return _decode_answer(answer or b"null", kind)
 
@@ -63,10 +63,10 @@ class Http:
         pause = Pause()
         while True:
             try:
-                async with self._reaching(), asyncio.timeout(ANSWER_S):
-                    with await self._request(method, path, headers, query, body) as response:
+                async with self._track_reachability(), asyncio.timeout(ANSWER_S):
+                    with await self._send_request(method, path, headers, query, body) as response:
                         answer = await response.read_all()
-                self._check(response, answer)
+                self._check_response(response, answer)
                 return answer
             except ApiError as error:
                 if (error.status and error.status not in AGAIN) or time.monotonic() > until:
@@ -76,18 +76,18 @@ class Http:
     @asynccontextmanager
     async def stream(self, path: str, headers: Pairs, query: Pairs) -> AsyncIterator[AsyncIterator[bytes]]:
         """The bytes of a stream, as they come. ApiError if it cannot be had, breaks off or falls silent."""
-        async with self._reaching(), asyncio.timeout(SILENCE_S):
-            response = await self._request("GET", path, {"Accept": "text/event-stream", **headers}, query)
+        async with self._track_reachability(), asyncio.timeout(SILENCE_S):
+            response = await self._send_request("GET", path, {"Accept": "text/event-stream", **headers}, query)
         with response:
             if response.status >= 300:
                 answer = b""
                 with suppress(OSError):
                     async with asyncio.timeout(ANSWER_S):
                         answer = await response.read_all()
-                self._check(response, answer)
-            yield self._pieces(response)
+                self._check_response(response, answer)
+            yield self._stream_pieces(response)
 
-    async def _pieces(self, response: HttpResponse) -> AsyncIterator[bytes]:
+    async def _stream_pieces(self, response: HttpResponse) -> AsyncIterator[bytes]:
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -99,7 +99,7 @@ class Http:
                 return
             yield piece
 
-    async def _request(
+    async def _send_request(
         self, method: str, path: str, headers: Pairs, query: Pairs, body: bytes | None = None
     ) -> HttpResponse:
         url = f"{self._url}{path}?{urlencode(query)}" if query else self._url + path
@@ -109,7 +109,7 @@ class Http:
             raise InvalidInput(f"The server {self._url} cannot be asked: {error}.") from error
 
     @asynccontextmanager
-    async def _reaching(self) -> AsyncIterator[None]:
+    async def _track_reachability(self) -> AsyncIterator[None]:
         """Notes whether the server can be reached, and says so in an ApiError if not."""
         try:
             yield
@@ -119,18 +119,18 @@ class Http:
             reason = str(error) or type(error).__name__
             raise ApiError(0, "unreachable", f"The server {self._url} cannot be reached: {reason}.") from error
 
-    def _check(self, response: HttpResponse, answer: bytes) -> None:
+    def _check_response(self, response: HttpResponse, answer: bytes) -> None:
         if response.redirect:
             message = f"The server {self._url} redirects to {response.redirect[:500]}, which is not followed."
             raise ApiError(response.status, "redirect", message)
         if response.status >= 400:
-            raise refusal(response.status, answer)
+            raise decode_error(response.status, answer)
 
     async def close(self) -> None:
         await self._client.close()
 
 
-def refusal(status: int, answer: bytes) -> ApiError:
+def decode_error(status: int, answer: bytes) -> ApiError:
     """Return the error of an answer. An answer that is not Treadle's, such as a proxy's, is quoted."""
     try:
         error_body = msgspec.json.decode(answer, type=ErrorReply).error
@@ -181,16 +181,16 @@ class Place:
         try:
             envelope = wire.from_json(data)
         except Damaged:
-            self._step(_decode_answer(data, _Seq).seq)
+            self._advance_to(_decode_answer(data, _Seq).seq)
             return None
         match envelope.data:
             case e.MessageDelta(turn=turn) | e.ReasoningDelta(turn=turn) | e.ToolCallDelta(turn=turn):
                 self._turn = turn
             case e.AssistantReset() | e.AssistantMessage() | e.TurnEnd():
                 self._turn = 0
-        return envelope if self._step(envelope.seq) else None
+        return envelope if self._advance_to(envelope.seq) else None
 
-    def _step(self, seq: int) -> bool:
+    def _advance_to(self, seq: int) -> bool:
         if seq > self.after + 1:
             raise Gap
         fresh = not seq or seq > self.after
@@ -212,7 +212,7 @@ async def follow(
     while True:
         failure: ApiError | None = None
         try:
-            async with aclosing(_connection(http, chat, place, deltas)) as envelopes:
+            async with aclosing(_stream_envelopes(http, chat, place, deltas)) as envelopes:
                 async for envelope in envelopes:
                     pause = Pause()
                     yield envelope
@@ -230,7 +230,7 @@ async def follow(
             yield dropped
 
 
-async def _connection(http: Http, chat: ChatId, place: Place, deltas: bool) -> AsyncGenerator[e.Envelope, None]:
+async def _stream_envelopes(http: Http, chat: ChatId, place: Place, deltas: bool) -> AsyncGenerator[e.Envelope, None]:
     headers = {"Last-Event-ID": str(place.after)} if place.after else {}
     lines = Lines()
     async with http.stream(f"/api/chats/{chat}/events", headers, {} if deltas else {"deltas": "false"}) as pieces:

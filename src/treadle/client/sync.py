@@ -8,7 +8,7 @@ with Client(url, token) as client:
 from collections.abc import Iterator
 from typing import Any, Unpack
 
-from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, make_blocking, make_wrapping, same_parameters
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, copy_parameters, make_blocking, make_wrapping
 from treadle.client import chats as asynchronous
 from treadle.client import client
 from treadle.client.client import Answer, Approve, Reply, Show
@@ -63,7 +63,7 @@ class ClientChat(Facade[asynchronous.ClientChat]):
         return [ClientJob(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
     def events(self, after_seq: int = 0, *, deltas: bool = True) -> Iterator[Envelope]:
-        return self._loop.each(self._wrapped.events(after_seq, deltas=deltas))
+        return self._loop.iterate(self._wrapped.events(after_seq, deltas=deltas))
 
 
 class ClientFiles(Facade[asynchronous.ClientFiles]):
@@ -125,13 +125,13 @@ class Chats(Facade[asynchronous.Chats]):
     search = make_blocking(asynchronous.Chats.search)
 
     def list(self, **filters: Any) -> list[ChatLine]:
-        return list(self._loop.each(self._wrapped.list(**filters)))
+        return list(self._loop.iterate(self._wrapped.list(**filters)))
 
 
 class Client(LoopOwner[client.Client]):
     """The same as `treadle.client.Client`, with the same arguments. Close it, or use it in a `with` block."""
 
-    @same_parameters(client.Client)
+    @copy_parameters(client.Client)
     def __init__(self, *args: Any, **keywords: Any) -> None:
         wrapped = client.Client(*args, **keywords)
         super().__init__(wrapped)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.file_system import is_below
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, decode_path, make_file_change
 
 Aside = Literal["git", "caches", "ignored"]
 ASIDE: frozenset[Aside] = frozenset(("git", "caches", "ignored"))
@@ -50,8 +50,8 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
     numbers: Counter[Aside] = Counter()
     caches: set[str] = set()
     for file in files:
-        cache = cache_of(file)
-        kinds: dict[Aside, bool] = {"git": in_git(file.path), "caches": bool(cache), "ignored": file.ignored}
+        cache = get_cache(file)
+        kinds: dict[Aside, bool] = {"git": is_in_git(file.path), "caches": bool(cache), "ignored": file.ignored}
         kind = next((kind for kind, so in kinds.items() if so and kind in aside), None)
         if kind is None:
             listed_files.append(file)
@@ -61,7 +61,7 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
     return Sorted(tuple(listed_files), numbers["git"], numbers["caches"], tuple(sorted(caches)), numbers["ignored"])
 
 
-def cache_of(file: FileChange) -> str:
+def get_cache(file: FileChange) -> str:
     """The name of the outermost cache in which a change lies, or which it makes or removes; empty if there is none. A
     folder is a cache by its name, never by a tag in it that a command could write. A tracked file lies in no cache."""
     if file.tracked:
@@ -70,7 +70,7 @@ def cache_of(file: FileChange) -> str:
     return next((part for part in (parts if is_folder(file) else parts[:-1]) if part in CACHES), "")
 
 
-def in_git(path: str) -> bool:
+def is_in_git(path: str) -> bool:
     return is_below(path, _GIT)
 
 
@@ -88,7 +88,7 @@ _SIGNS = {"created": "A", "modified": "M", "deleted": "D"}
 _MANY = 5  # A folder that was removed with more files than this in it is told of in one line
 
 
-def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
+def sum_stats(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
     counted = sort_out(files, aside).reported_files
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
 
@@ -105,69 +105,75 @@ def merge_changes(earlier_changes: Mapping[str, FileChange], files: Iterable[Fil
         if first.before is None and first.after is None:  # an old log, which knows no states
             changes_by_path[file.path] = replace(file, added=both.added, removed=both.removed)
         elif first.before != file.after:
-            changes_by_path[file.path] = change_of(file.path, first.before, file.after, both, ignored=file.ignored)
+            changes_by_path[file.path] = make_file_change(
+                file.path, first.before, file.after, both, ignored=file.ignored
+            )
     return changes_by_path
 
 
-def change_lines(
+def format_changes(
     files: Iterable[FileChange], format_path: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
 ) -> list[str]:
     """One line per file, at most `most`; a removed folder with many files is one. Those in `aside` are only counted."""
     sorted_files = sort_out(files, aside)
-    removed_folders = _gone_folders(sorted_files.reported_files)
-    files = without_parents(sorted_files.reported_files, removed_folders)
-    listed_files = [file for file in files if file.path in removed_folders or not _below(file.path, removed_folders)]
-    lines = [change_line(file, format_path) + removed_folders.get(file.path, "") for file in listed_files[:most]]
+    removed_folders = _list_gone_folders(sorted_files.reported_files)
+    files = drop_parents(sorted_files.reported_files, removed_folders)
+    listed_files = [
+        file for file in files if file.path in removed_folders or not _find_outermost(file.path, removed_folders)
+    ]
+    lines = [format_change(file, format_path) + removed_folders.get(file.path, "") for file in listed_files[:most]]
     if unlisted_files := listed_files[most:]:
-        lines.append(f"[{count(len(unlisted_files), 'more file')}{_numbers(total(unlisted_files, ()))}]")
+        lines.append(f"[{count(len(unlisted_files), 'more file')}{_format_numbers(sum_stats(unlisted_files, ()))}]")
     return lines + [f"[{counted}]" for counted in sorted_files.counts]
 
 
-def without_parents(files: Iterable[FileChange], even: Container[str] = ()) -> list[FileChange]:
+def drop_parents(files: Iterable[FileChange], even: Container[str] = ()) -> list[FileChange]:
     """Folders only where they are all there is to tell: of one with something in it, that tells."""
     files = tuple(files)
     parents = {file.path.rpartition("/")[0] for file in files}
     return [file for file in files if file.path in even or not (is_folder(file) and file.path in parents)]
 
 
-def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
+def _list_gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
     """Folders that were removed with many files in them: told of in one line, of which this is the end."""
     deleted = [file for file in files if file.action == "deleted"]
     folders = {file.path for file in deleted if is_folder(file)}
     inside: dict[str, list[FileChange]] = {}
     for file in deleted:
-        if not is_folder(file) and (top := _below(file.path, folders)):
+        if not is_folder(file) and (top := _find_outermost(file.path, folders)):
             inside.setdefault(top, []).append(file)
-    surviving_folders = {_below(file.path, folders) for file in files if file.action != "deleted"}
+    surviving_folders = {_find_outermost(file.path, folders) for file in files if file.action != "deleted"}
     many = {top: all_of for top, all_of in inside.items() if len(all_of) > _MANY and top not in surviving_folders}
-    return {top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of, ()))}" for top, all_of in many.items()}
+    return {
+        top: f" ({count(len(all_of), 'file')}){_format_numbers(sum_stats(all_of, ()))}" for top, all_of in many.items()
+    }
 
 
-def _below(path: str, folders: Container[str]) -> str:
+def _find_outermost(path: str, folders: Container[str]) -> str:
     """The outermost of these folders in which a path lies; empty if there is none."""
     return next((path[:at] for at, letter in enumerate(path) if letter == "/" and path[:at] in folders), "")
 
 
-def change_line(file: FileChange, format_path: Callable[[str], str]) -> str:
+def format_change(file: FileChange, format_path: Callable[[str], str]) -> str:
     """`M src/a.py +3 -1`."""
     state = file.after or file.before
     name = format_path(file.path) + ("/" if state is not None and state.kind == "directory" else "")
-    return f"{_SIGNS[file.action]} {name}{_numbers(DiffStat(file.added, file.removed))}{_nature(file)}"
+    return f"{_SIGNS[file.action]} {name}{_format_numbers(DiffStat(file.added, file.removed))}{_describe_nature(file)}"
 
 
-def _numbers(stat: DiffStat) -> str:
+def _format_numbers(stat: DiffStat) -> str:
     return (f" +{stat.added:,}" if stat.added else "") + (f" -{stat.removed:,}" if stat.removed else "")
 
 
-def _nature(file: FileChange) -> str:
+def _describe_nature(file: FileChange) -> str:
     """Describe changes that line counts do not show: another file type, other permissions, binary content."""
     old_state, new_state = file.before, file.after
     if new_state is None:
         return ""
     if old_state is None:
-        return f" ({_noun(new_state)})" if new_state.kind in ("link", "fifo") else ""
+        return f" ({_name_kind(new_state)})" if new_state.kind in ("link", "fifo") else ""
     if old_state.kind != new_state.kind:
-        return f" ({_noun(old_state)} to {_noun(new_state)})"
+        return f" ({_name_kind(old_state)} to {_name_kind(new_state)})"
     if new_state.kind == "link":
         return " (link)"
     mode = f" (mode {old_state.mode:o} to {new_state.mode:o})" if old_state.mode != new_state.mode else ""
@@ -175,7 +181,7 @@ def _nature(file: FileChange) -> str:
     return f" ({old_state.size:,} to {new_state.size:,} bytes){mode}" if silent else mode
 
 
-def _noun(state: FileState) -> str:
+def _name_kind(state: FileState) -> str:
     return {"directory": "folder", "fifo": "FIFO"}.get(state.kind, state.kind)
 
 
@@ -183,7 +189,7 @@ _FOLDER = "__pycache__"
 _SUFFIXES = (".pyc", ".pyo")
 
 
-def without_compiled(files: Sequence[FileChange]) -> tuple[FileChange, ...]:
+def drop_compiled(files: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """The changes without compiled Python files, and without folders that would only hold those (S-23). Removals stay.
     Python runs a `.pyc` instead of its source, and a person cannot see whether it says the same; Python makes it again
     when needed. Two exceptions: tracked files, and installed packages, whose sources are not read either and which
@@ -204,6 +210,6 @@ def _is_compiled(file: FileChange, sources: set[str]) -> bool:
     if not file.path.endswith(_SUFFIXES) or is_folder(file) or file.tracked:
         return False
     folder, _, name = decode_path(file.path).rpartition("/")
-    if not (cache_of(file) or file.ignored) or not {"site-packages", "dist-packages"}.intersection(folder.split("/")):
+    if not (get_cache(file) or file.ignored) or not {"site-packages", "dist-packages"}.intersection(folder.split("/")):
         return True
     return f"{folder.removesuffix(f'/{_FOLDER}')}/{name.partition('.')[0]}.py" not in sources

@@ -21,34 +21,38 @@ _SHORT = 4_096  # Texts of so many characters are split as they are
 Opcode = tuple[str, int, int, int, int]  # The tag and the ranges i1:i2 (old lines) and j1:j2 (new lines), as in difflib
 
 
-def middle(old: str, new: str) -> tuple[list[str], list[str], int]:
+def cut_middle(old: str, new: str) -> tuple[list[str], list[str], int]:
     """The lines of both around what differs, with enough equal ones for the context, and how many come before."""
 
-    def equal_at_end(at: int, size: int) -> bool:
+    def is_equal_at_end(at: int, size: int) -> bool:
         a, b = len(old) - at, len(new) - at
         return old[a - size : a] == new[b - size : b]
 
     shorter = min(len(old), len(new))
-    common_length = _longest(shorter, lambda at, size: old[at : at + size] == new[at : at + size])
+    common_length = _measure_equal(shorter, lambda at, size: old[at : at + size] == new[at : at + size])
     start = old.rfind("\n", 0, common_length) + 1
     for _ in range(CONTEXT + 1):
         start = old.rfind("\n", 0, max(0, start - 1)) + 1
-    tail = _longest(shorter - start, equal_at_end)
-    tail = _line_start_within(old, tail) if tail > 0 else 0
-    return split(old[start : len(old) - tail]), split(new[start : len(new) - tail]), old.count("\n", 0, start)
+    tail = _measure_equal(shorter - start, is_equal_at_end)
+    tail = _align_tail(old, tail) if tail > 0 else 0
+    return (
+        split_lines(old[start : len(old) - tail]),
+        split_lines(new[start : len(new) - tail]),
+        old.count("\n", 0, start),
+    )
 
 
-def split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Lines with their ends, split at newlines only."""
     lines = text.split("\n")
     last = lines.pop()
     return [f"{line}\n" for line in lines] + ([last] if last else [])
 
 
-def opcodes(old_lines: list[str], new_lines: list[str]) -> list[Opcode]:
+def compute_opcodes(old_lines: list[str], new_lines: list[str]) -> list[Opcode]:
     """All lines; equal and changed stretches alternate."""
     codes: list[Opcode] = []
-    for code in _pieces(old_lines, new_lines):
+    for code in _iterate_pieces(old_lines, new_lines):
         tag, i1, i2, j1, j2 = code
         if codes and (codes[-1][0] == "equal") == (tag == "equal"):
             _, i1, _, j1, _ = codes.pop()
@@ -57,9 +61,9 @@ def opcodes(old_lines: list[str], new_lines: list[str]) -> list[Opcode]:
     return codes
 
 
-def _pieces(old_lines: list[str], new_lines: list[str]) -> Iterator[Opcode]:
+def _iterate_pieces(old_lines: list[str], new_lines: list[str]) -> Iterator[Opcode]:
     """The same, in pieces that may have to be joined."""
-    start, end = equal_ends(old_lines, new_lines)
+    start, end = count_equal_ends(old_lines, new_lines)
     i2, j2 = len(old_lines) - end, len(new_lines) - end
     if start:
         yield "equal", 0, start, 0, start
@@ -70,7 +74,7 @@ def _pieces(old_lines: list[str], new_lines: list[str]) -> Iterator[Opcode]:
         yield "equal", i2, len(old_lines), j2, len(new_lines)
 
 
-def equal_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+def count_equal_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """How many lines are equal at the beginning and, of the rest, at the end."""
     start = end = 0
     most = min(len(old), len(new))
@@ -95,8 +99,8 @@ def _compare_between_anchors(old: list[str], new: list[str], i: int, j: int) -> 
     limited to that of one comparison of the largest allowed size."""
     remaining_cost = _MAX_COMPARED * _MAX_COMPARED
     a = b = 0
-    for next_a, next_b in [*anchors(old, new), (len(old), len(new))]:
-        start, end = equal_ends(old[a:next_a], new[b:next_b])
+    for next_a, next_b in [*find_anchors(old, new), (len(old), len(new))]:
+        start, end = count_equal_ends(old[a:next_a], new[b:next_b])
         if start:
             yield "equal", i + a, i + a + start, j + b, j + b + start
         a, b = a + start, b + start
@@ -113,7 +117,7 @@ def _compare_between_anchors(old: list[str], new: list[str], i: int, j: int) -> 
         a, b = next_a + last, next_b + last
 
 
-def anchors(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
+def find_anchors(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
     """The most lines that stand in both exactly once and in the same order: where they are in each."""
     counts = Counter(new)
     places = {line: at for at, line in enumerate(new) if counts[line] == 1}
@@ -135,7 +139,7 @@ def anchors(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int,
     return row[::-1]
 
 
-def groups(codes: list[Opcode]) -> list[list[Opcode]]:
+def group_opcodes(codes: list[Opcode]) -> list[list[Opcode]]:
     """Hunks: changes with three lines around them, joined where those overlap."""
     hunks: list[list[Opcode]] = []
     group: list[Opcode] = []
@@ -150,7 +154,7 @@ def groups(codes: list[Opcode]) -> list[list[Opcode]]:
     return [*hunks, group] if any(code[0] != "equal" for code in group) else hunks
 
 
-def _line_start_within(text: str, tail: int) -> int:
+def _align_tail(text: str, tail: int) -> int:
     """How much of an equal end can be left out: it begins at a line, some lines behind the difference."""
     at = len(text) - tail
     for _ in range(CONTEXT + 2):
@@ -160,7 +164,7 @@ def _line_start_within(text: str, tail: int) -> int:
     return len(text) - at
 
 
-def _longest(most: int, equal: Callable[[int, int], bool]) -> int:
+def _measure_equal(most: int, equal: Callable[[int, int], bool]) -> int:
     """How far two texts are equal, asked piece by piece: growing ones while they are, then shrinking ones."""
     low, high, step = 0, most, 4_096
     while low < high:
@@ -186,26 +190,26 @@ class Diff(msgspec.Struct, frozen=True):
     stat: DiffStat
 
 
-def diff(path: str, old: str | None, new: str | None) -> Diff:
+def diff_texts(path: str, old: str | None, new: str | None) -> Diff:
     """`old` is None for a file that did not exist, `new` for one that is deleted."""
-    old_lines, new_lines, line = middle(old or "", new or "")
-    codes = opcodes(old_lines, new_lines)
+    old_lines, new_lines, line = cut_middle(old or "", new or "")
+    codes = compute_opcodes(old_lines, new_lines)
     head = [f"--- {'/dev/null' if old is None else path}", f"+++ {'/dev/null' if new is None else path}"]
-    for group in groups(codes):
-        head += [header(group, line), *mark_lines(old_lines, new_lines, group)]
+    for group in group_opcodes(codes):
+        head += [format_header(group, line), *mark_lines(old_lines, new_lines, group)]
     return Diff(shorten_diff("\n".join(head)), _stat(codes))
 
 
 def count_lines(old: str, new: str) -> DiffStat:
     short = len(old) + len(new) <= _SHORT
-    old_lines, new_lines = (_told_apart(old), _told_apart(new)) if short else middle(old, new)[:2]
-    ends = sum(equal_ends(old_lines, new_lines))
+    old_lines, new_lines = (_split_told_apart(old), _split_told_apart(new)) if short else cut_middle(old, new)[:2]
+    ends = sum(count_equal_ends(old_lines, new_lines))
     removed_count, added_count = len(old_lines) - ends, len(new_lines) - ends
     whole = not removed_count or not added_count
-    return DiffStat(added_count, removed_count) if whole else _stat(_pieces(old_lines, new_lines))
+    return DiffStat(added_count, removed_count) if whole else _stat(_iterate_pieces(old_lines, new_lines))
 
 
-def _told_apart(text: str) -> list[str]:
+def _split_told_apart(text: str) -> list[str]:
     """Lines that are equal where those of `split` are: only a last one without an end has an end here."""
     lines = text.split("\n")
     last = lines.pop()
@@ -217,10 +221,10 @@ def _stat(codes: Iterable[Opcode]) -> DiffStat:
     return DiffStat(sum(j2 - j1 for *_, j1, j2 in changed), sum(i2 - i1 for _, i1, i2, *_ in changed))
 
 
-def header(group: Sequence[Opcode], skipped: int) -> str:
+def format_header(group: Sequence[Opcode], skipped: int) -> str:
     """The line above a hunk; `skipped` lines come before what was compared."""
     (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-    return f"@@ -{_range(i1 + skipped, i2 + skipped)} +{_range(j1 + skipped, j2 + skipped)} @@"
+    return f"@@ -{_format_range(i1 + skipped, i2 + skipped)} +{_format_range(j1 + skipped, j2 + skipped)} @@"
 
 
 def mark_lines(old_lines: list[str], new_lines: list[str], group: Sequence[Opcode]) -> list[str]:
@@ -235,7 +239,7 @@ def mark_lines(old_lines: list[str], new_lines: list[str], group: Sequence[Opcod
     return lines
 
 
-def _range(start: int, stop: int) -> str:
+def _format_range(start: int, stop: int) -> str:
     length = stop - start
     return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 
@@ -267,7 +271,7 @@ class Sides(msgspec.Struct, frozen=True):
     new: str
 
 
-def sides(text: str) -> Iterator[Sides]:
+def parse_sides(text: str) -> Iterator[Sides]:
     """The hunks of all diffs in a text, which may have other lines around them."""
     path = ""
     lines = iter(text.split("\n"))
@@ -294,34 +298,34 @@ def is_text(data: bytes) -> bool:
     return len(data) <= MAX_TEXT and b"\0" not in data
 
 
-def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
-    old_lines, new_lines, skipped = middle(_decode_text(old), _decode_text(new))
+def list_hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
+    old_lines, new_lines, skipped = cut_middle(_decode_text(old), _decode_text(new))
     numbered_hunks = []
-    for number, group in enumerate(groups(opcodes(old_lines, new_lines)), 1):
+    for number, group in enumerate(group_opcodes(compute_opcodes(old_lines, new_lines)), 1):
         lines = tuple(map(_replace_broken_bytes, mark_lines(old_lines, new_lines, group)))
         stat = _stat(group)
-        numbered_hunks.append(Hunk(number, header(group, skipped), lines, stat.added, stat.removed))
+        numbered_hunks.append(Hunk(number, format_header(group, skipped), lines, stat.added, stat.removed))
     return tuple(numbered_hunks)
 
 
-def without(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
+def remove_hunks(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
     """`new` with these hunks taken back."""
     return _combine_hunks(old, new, set(hunk_numbers), taken_back=True)
 
 
-def only(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
+def apply_hunks(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
     """`old` with these hunks and no other."""
     return _combine_hunks(old, new, set(hunk_numbers), taken_back=False)
 
 
 def _combine_hunks(old: bytes, new: bytes, hunk_numbers: set[int], *, taken_back: bool) -> bytes:
     text = _decode_text(new)
-    old_lines, new_lines, skipped = middle(_decode_text(old), text)
-    hunk_groups = groups(opcodes(old_lines, new_lines))
+    old_lines, new_lines, skipped = cut_middle(_decode_text(old), text)
+    hunk_groups = group_opcodes(compute_opcodes(old_lines, new_lines))
     if unknown := sorted(hunk_numbers - set(range(1, len(hunk_groups) + 1))):
         names = ", ".join(map(str, unknown))
         raise ToolError(f"There is no hunk {names}: the difference has {len(hunk_groups)}, counted from 1.")
-    lines = split(text)
+    lines = split_lines(text)
     for number in range(len(hunk_groups), 0, -1):  # from the end, so that what is left keeps its place
         if (number in hunk_numbers) == taken_back:
             for tag, i1, i2, j1, j2 in reversed(hunk_groups[number - 1]):
@@ -355,12 +359,12 @@ def build_file_diff(change: FileChange, texts: Texts) -> FileDiff:
     notes: list[str] = []  # nothing about plain files that are still such
     if old_state is None or new_state is None:
         if new_state is not None and new_state.kind != "file":
-            notes.append(f"new {_words(new_state)}")
+            notes.append(f"new {_describe_state(new_state)}")
         elif old_state is not None and old_state.kind != "file":
-            notes.append(f"{_words(old_state)} removed")
+            notes.append(f"{_describe_state(old_state)} removed")
     else:
         if (old_state.kind, old_state.target) != (new_state.kind, new_state.target):
-            notes.append(f"{_words(old_state)}, now {_words(new_state)}")
+            notes.append(f"{_describe_state(old_state)}, now {_describe_state(new_state)}")
         if old_state.kind == new_state.kind and old_state.mode != new_state.mode:
             notes.append(f"mode {old_state.mode:o}, now {new_state.mode:o}")
     if len({state.digest if state is not None and state.kind == "file" else "" for state in states}) == 1:
@@ -369,11 +373,11 @@ def build_file_diff(change: FileChange, texts: Texts) -> FileDiff:
     if old is None or new is None:
         sizes = [f"{0 if state is None else state.size:,}" for state in states]
         return FileDiff(change, (), (*notes, f"no lines to show ({sizes[0]} bytes, now {sizes[1]})"))
-    file_hunks = hunks(old, new)
+    file_hunks = list_hunks(old, new)
     added, removed = sum(each.added for each in file_hunks), sum(each.removed for each in file_hunks)
     return FileDiff(replace(change, added=added, removed=removed), file_hunks, tuple(notes))
 
 
-def _words(state: FileState) -> str:
+def _describe_state(state: FileState) -> str:
     names = {"file": "file", "directory": "folder", "link": "link", "fifo": "FIFO", "other": "socket or device"}
     return f"{names[state.kind]} to {state.target}" if state.kind == "link" else names[state.kind]

@@ -28,6 +28,6 @@ def encode_bytewise(text: str, encoding: BytewiseEncoding) -> bytes:
     return codecs.charmap_encode(text, "strict", _TO_WINDOWS)[0]
 
 
-def visible(text: str) -> str:
+def escape_broken_bytes(text: str) -> str:
     """Bytes that are no valid UTF-8, as \\xNN: such a text can be shown and stored."""
     return text if text.isascii() else _BROKEN.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02X}", text)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from treadle.diff.diff import anchors, equal_ends, split
+from treadle.diff.diff import count_equal_ends, find_anchors, split_lines
 
 _MAX_STEPS = 1_000_000
 """Steps that one comparison may take. Longer ones are cut at lines that both texts have exactly once."""
@@ -21,11 +21,11 @@ _MAX_STEPS = 1_000_000
 Pair = tuple[int, int]  # Where a line is in the old text and in the new one
 
 
-def certain_stretches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
+def find_certain_stretches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
     """Lines without a change between them: where they begin in both texts, and their number."""
-    start, end = _certain_ends(old, new)
+    start, end = _count_certain_ends(old, new)
     stretches = [(0, 0, start)]
-    pairs = _certain_pairs(old[start : len(old) - end], new[start : len(new) - end])
+    pairs = _find_certain_pairs(old[start : len(old) - end], new[start : len(new) - end])
     for i, j, size in (*((start + i, start + j, 1) for i, j in pairs), (len(old) - end, len(new) - end, end)):
         last_i, last_j, last_size = stretches[-1]
         if (i, j) == (last_i + last_size, last_j + last_size):
@@ -35,10 +35,10 @@ def certain_stretches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int,
     return stretches
 
 
-def _certain_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+def _count_certain_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """Equal lines at the beginning and at the end that need no comparison: those up to a line that both texts have only
     once. A script that does not keep them all is longer than one that does."""
-    start, end = equal_ends(old, new)
+    start, end = count_equal_ends(old, new)
     if not start and not end:
         return 0, 0
     counts, other_counts = Counter(old), Counter(new)
@@ -49,7 +49,7 @@ def _certain_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     return start, end
 
 
-def _certain_pairs(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
+def _find_certain_pairs(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
     # Lines that only one text has are in no pair. Without them a comparison is short also where much was replaced.
     numbers = {line: number for number, line in enumerate({*old} & {*new})}
     old_places, new_places = ([at for at, line in enumerate(lines) if line in numbers] for lines in (old, new))
@@ -62,7 +62,7 @@ def _certain_pairs(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
 def _compare_in_parts(a: list[int], b: list[int]) -> Iterator[Pair]:
     """Between lines that both have once in the same order, which are certain. A part too long counts as replaced."""
     i = j = 0
-    for next_i, next_j in [*anchors(a, b), (len(a), len(b))]:
+    for next_i, next_j in [*find_anchors(a, b), (len(a), len(b))]:
         part = _compare(a[i:next_i], b[j:next_j], _MAX_STEPS // 100) or ()
         yield from ((i + x, j + y) for x, y in part)
         if next_i < len(a):
@@ -75,7 +75,7 @@ def _compare(a: Sequence[int], b: Sequence[int], max_steps: int) -> list[Pair] |
     rows = _reach(a, b, max_steps)
     if rows is None:
         return None
-    paths = (_outermost_path(a, b, rows, late_additions=late) for late in (True, False))
+    paths = (_trace_outermost_path(a, b, rows, late_additions=late) for late in (True, False))
     return [pair for pair, other_pair in zip(*paths, strict=True) if pair == other_pair][::-1]
 
 
@@ -102,7 +102,7 @@ def _reach(a: Sequence[int], b: Sequence[int], max_steps: int) -> "list[array[in
     raise AssertionError("as many edits as there are lines lead from every text to every other")
 
 
-def _outermost_path(
+def _trace_outermost_path(
     a: Sequence[int], b: Sequence[int], rows: "list[array[int]]", *, late_additions: bool
 ) -> list[Pair]:
     """The pairs of equal lines on that path, last one first."""
@@ -114,10 +114,10 @@ def _outermost_path(
             index = (x - y + d) // 2
             addition = index < d and row[index] >= x and y > 0
             removal = index > 0 and row[index - 1] >= x - 1 and x > 0
-            if addition and (late_additions or (not removal and not _equal_before(a, b, x, y))):
+            if addition and (late_additions or (not removal and not _is_equal_before(a, b, x, y))):
                 y -= 1
                 break
-            if removal and (not late_additions or not _equal_before(a, b, x, y)):
+            if removal and (not late_additions or not _is_equal_before(a, b, x, y)):
                 x -= 1
                 break
             x, y = x - 1, y - 1
@@ -125,7 +125,7 @@ def _outermost_path(
     return [*pairs, *zip(range(x - 1, -1, -1), range(y - 1, -1, -1), strict=True)]
 
 
-def _equal_before(a: Sequence[int], b: Sequence[int], x: int, y: int) -> bool:
+def _is_equal_before(a: Sequence[int], b: Sequence[int], x: int, y: int) -> bool:
     return x > 0 and y > 0 and a[x - 1] == b[y - 1]
 
 
@@ -147,11 +147,11 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
         return Merged(ours)
     if ours == base:
         return Merged(theirs)
-    old, one, their_lines = (split(text.decode("utf-8", "surrogateescape")) for text in (base, ours, theirs))
+    old, one, their_lines = (split_lines(text.decode("utf-8", "surrogateescape")) for text in (base, ours, theirs))
     merged: list[str] = []
     clashes: list[Clash] = []
     o = a = b = 0
-    unchanged = _unchanged_by_both(certain_stretches(old, one), certain_stretches(old, their_lines))
+    unchanged = _iterate_unchanged(find_certain_stretches(old, one), find_certain_stretches(old, their_lines))
     for next_o, next_a, next_b, size in (*unchanged, (len(old), len(one), len(their_lines), 0)):
         was, mine, yours = old[o:next_o], one[a:next_a], their_lines[b:next_b]
         if mine == was:
@@ -167,7 +167,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
     return Merged("".join(merged).encode("utf-8", "surrogateescape"))
 
 
-def _unchanged_by_both(
+def _iterate_unchanged(
     first: Sequence[tuple[int, int, int]], second: Sequence[tuple[int, int, int]]
 ) -> Iterator[tuple[int, int, int, int]]:
     """Stretches of the base: where they begin in all three texts, and their number of lines."""

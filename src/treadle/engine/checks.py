@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.engine.deps import Deps
-from treadle.engine.outcome import CallRun, Unknown, checkpoint, describe_crash, first_line, workspace_events
+from treadle.engine.outcome import CallRun, Unknown, build_workspace_events, checkpoint, describe_crash, take_first_line
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
-from treadle.engine.tool_calls import record_outcome, stop
+from treadle.engine.tool_calls import record_outcome, stop_call
 from treadle.errors import ToolError
 from treadle.ports.hooks import AskPerson, Instead
 from treadle.ports.policy import Verdict
@@ -28,8 +28,8 @@ CHANGED = "a hook wants other arguments for it, and a check runs as the user wro
 
 async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
     """Begin a check and see it through, or go on with one that a lost worker began."""
-    tool = _tool_of(tenure, check, deps)
-    invocation = _invocation_of(tenure, check, deps)
+    tool = _find_tool(tenure, check, deps)
+    invocation = _make_invocation(tenure, check, deps)
     has_begun = tenure.state.run is not None and tenure.state.run.check is not None
     start = CheckStarted(check.check, check.command, check.attempt, check.paths)
     if tool is None:
@@ -37,15 +37,15 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
         return await _skip(tenure, check, text, *(() if has_begun else (start,)))
     if not has_begun:
         try:
-            plan = await tenure.unless_stopped(_prepare(tool, invocation, deps))
+            plan = await tenure.run_unless_stopped(_prepare(tool, invocation, deps))
         except Exception as error:  # also a fault of a hook of the library's user
             text = str(error) if isinstance(error, ToolError) else describe_crash(tool.spec, error)
             return await _skip(tenure, check, deps.redact(text), start)
         if isinstance(plan, Stopped):
             return
         await tenure.append(*(await checkpoint(tenure, deps) if plan is not None else ()), replace(start, plan=plan))
-    if await tenure.unless_stopped(_carry_out(tenure, tool, check, has_begun, deps)) is STOPPED:
-        await stop(tenure, tool, invocation, deps)
+    if await tenure.run_unless_stopped(_carry_out(tenure, tool, check, has_begun, deps)) is STOPPED:
+        await stop_call(tenure, tool, invocation, deps)
 
 
 async def _prepare(tool: Tool, invocation: Invocation, deps: Deps) -> dict[str, Any] | None:
@@ -62,50 +62,52 @@ async def _prepare(tool: Tool, invocation: Invocation, deps: Deps) -> dict[str, 
 
 async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
     """Stop a check whose run was stopped while no worker drove it."""
-    if (tool := _tool_of(tenure, check, deps)) is not None:
-        await stop(tenure, tool, _invocation_of(tenure, check, deps), deps)
+    if (tool := _find_tool(tenure, check, deps)) is not None:
+        await stop_call(tenure, tool, _make_invocation(tenure, check, deps), deps)
 
 
 async def _carry_out(tenure: Tenure, tool: Tool, check: OpenCheck, has_begun: bool, deps: Deps) -> None:
-    invocation = _invocation_of(tenure, check, deps)
+    invocation = _make_invocation(tenure, check, deps)
     options = replace(invocation.options, interactive=False, auto_approve_commands=True)
 
-    async def objection(rehearsal: Rehearsal) -> str:
+    async def find_objection(rehearsal: Rehearsal) -> str:
         verdict = await deps.policy.judge(tool.spec, invocation, options, rehearsal, Verdict("review"))
         return "" if verdict.decision == "allow" else verdict.reason
 
     start_time = deps.clock.monotonic()
-    call = CallRun(tool, replace(invocation, judge=objection), deps, ("check.before", "check.after"))
-    outcome = await call.outcome(may_have_begun=has_begun)
+    call = CallRun(tool, replace(invocation, judge=find_objection), deps, ("check.before", "check.after"))
+    outcome = await call.run_or_settle(may_have_begun=has_begun)
     took = round((deps.clock.monotonic() - start_time) * 1000)
-    await record_outcome(tenure, lambda: _events(invocation, outcome, took, deps))
+    await record_outcome(tenure, lambda: _build_events(invocation, outcome, took, deps))
 
 
-async def _events(invocation: Invocation, outcome: Outcome | Unknown, took: int, deps: Deps) -> list[Event]:
+async def _build_events(invocation: Invocation, outcome: Outcome | Unknown, took: int, deps: Deps) -> list[Event]:
     if isinstance(outcome, Unknown):
         lost_check = CheckCompleted(invocation.call, False, synthetic="lost")
-        return [lost_check, *await workspace_events(invocation.call, outcome.observed_outcome, deps)]
+        return [lost_check, *await build_workspace_events(invocation.call, outcome.observed_outcome, deps)]
     text = deps.redact(outcome.text)
-    summary, box, blob = deps.redact(outcome.summary) or first_line(text), outcome.sandbox, outcome.output
+    summary, box, blob = deps.redact(outcome.summary) or take_first_line(text), outcome.sandbox, outcome.output
     completion = CheckCompleted(invocation.call, outcome.success, text, summary, box, output=blob, duration_ms=took)
-    return [completion, *await workspace_events(invocation.call, outcome, deps)]
+    return [completion, *await build_workspace_events(invocation.call, outcome, deps)]
 
 
 async def _skip(tenure: Tenure, check: OpenCheck, text: str, *begin_events: Event) -> None:
-    await tenure.append(*begin_events, CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped"))
+    await tenure.append(
+        *begin_events, CheckCompleted(check.check, False, text, take_first_line(text), synthetic="skipped")
+    )
 
 
-def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
+def _find_tool(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
     """Return the tool of a check, also if the model may not use it: a check is not the model's call."""
-    tool = deps.tools.find(_name(check), replace(tenure.state.options, tools=None, dynamic_tools=()))
+    tool = deps.tools.find(_get_tool_name(check), replace(tenure.state.options, tools=None, dynamic_tools=()))
     return None if isinstance(tool, ToolSpec) else tool
 
 
-def _name(check: OpenCheck) -> str:
+def _get_tool_name(check: OpenCheck) -> str:
     return DIAGNOSTICS_TOOL if check.command == DIAGNOSTICS else COMMAND_TOOL
 
 
-def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
+def _make_invocation(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
     """In a fresh shell at the root: the shell state of the model's commands must not make a check pass."""
     state, redact = tenure.state, deps.redact_live()
     arguments: dict[str, object] = {"command": check.command, "timeout_s": LONGEST_S}
@@ -114,6 +116,6 @@ def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
     plan = state.run.check.plan if state.run is not None and state.run.check is not None else None
 
     def emit(output: str) -> None:
-        tenure.live(ExecutionOutput(check.check, redact(output)))
+        tenure.publish_live(ExecutionOutput(check.check, redact(output)))
 
-    return Invocation(state.chat, check.check, _name(check), arguments, plan, state.options, emit=emit)
+    return Invocation(state.chat, check.check, _get_tool_name(check), arguments, plan, state.options, emit=emit)

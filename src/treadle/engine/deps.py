@@ -43,8 +43,10 @@ class Restorer(Protocol):
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan: ...
 
-    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
-        """The texts at both ends of changes, as far as they can be had; see `Snapshots.texts`."""
+    async def read_texts(
+        self, project: Project, changes: Sequence[FileChange]
+    ) -> list[tuple[bytes | None, bytes | None]]:
+        """The texts at both ends of changes, as far as they can be had; see `Snapshots.read_texts`."""
 
     async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
         """Its outcome is recorded: forget the journal."""

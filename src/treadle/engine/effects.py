@@ -14,7 +14,7 @@ from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.files import FileChange
-from treadle.protocol.references import Reference, references, referring
+from treadle.protocol.references import Reference, iterate_references, list_referring_types
 
 _PAGE = 5_000
 _SHORT_PAGE = 500
@@ -34,7 +34,7 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
     entries: list[LedgerEntry] = []
     requests: list[e.RestoreRequested] = []
     checkpoints: list[int] = []
-    async for seq, event in events_of(store, chat, _LEDGER):
+    async for seq, event in stream_events(store, chat, _LEDGER):
         if isinstance(event, e.RestoreRequested):
             requests.append(event)
         elif isinstance(event, e.CheckpointCreated):
@@ -57,7 +57,7 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
     return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
 
 
-async def events_of(
+async def stream_events(
     store: Store, chat: ChatId, types: Collection[str], *, page: int = _PAGE
 ) -> AsyncIterator[tuple[int, e.Event]]:
     """The events of some types with their seqs; of the log, only these are read, page by page."""
@@ -68,7 +68,7 @@ async def events_of(
             yield record.seq, wire.decode(chat, record).data
 
 
-async def whole_list(store: Store, envelope: e.Envelope) -> e.Envelope:
+async def load_full_event(store: Store, envelope: e.Envelope) -> e.Envelope:
     """The event with all files that it is about, where the log has only the first; as it is if the rest is lost."""
     event = envelope.data
     if not isinstance(event, Change) or not event.manifest:
@@ -87,23 +87,25 @@ async def _read_manifest(store: Store, digest: str) -> tuple[FileChange, ...]:
         raise Damaged(f"blob {digest} is no list of changes: {error}") from error
 
 
-async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int, Reference]]:
+async def stream_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int, Reference]]:
     """Yield all references of a log, with the seq of the event; the references in a manifest follow it. A lost manifest
     hides only references that it alone listed."""
-    async for seq, event in events_of(store, chat, referring(), page=_SHORT_PAGE):  # others are served in between
-        for reference in references(event):
+    async for seq, event in stream_events(
+        store, chat, list_referring_types(), page=_SHORT_PAGE
+    ):  # others are served in between
+        for reference in iterate_references(event):
             yield seq, reference
             if reference.kind == "manifest":
                 with suppress(NotFound, Damaged):
                     for file in await _read_manifest(store, reference.digest):
-                        for listed in references(file):
+                        for listed in iterate_references(file):
                             yield seq, listed
 
 
-async def imported_at(store: Store, chat: ChatId) -> int:
+async def find_import_seq(store: Store, chat: ChatId) -> int:
     """Up to which event a log tells of another machine; 0: it is all of this one."""
     import_seq = 0
-    async for seq, _ in events_of(store, chat, {e.SessionImported.TYPE}):
+    async for seq, _ in stream_events(store, chat, {e.SessionImported.TYPE}):
         import_seq = seq
     return import_seq
 

@@ -121,7 +121,7 @@ class Hub:
         """From now on; `after_seq` is the head that the reader knows."""
         reader = Subscription(self, chat, after_seq)
         self.attach(reader)
-        for envelope in self.so_far(chat):
+        for envelope in self.list_live_text(chat):
             reader.deliver(envelope)
         return reader
 
@@ -129,12 +129,12 @@ class Hub:
         """For a reader that fetches by itself what was before."""
         self._readers.setdefault(reader.chat, []).append(reader)
 
-    def so_far(self, chat: ChatId) -> Sequence[Envelope]:
+    def list_live_text(self, chat: ChatId) -> Sequence[Envelope]:
         """Return the live envelopes of an answer that is still arriving in this process; empty if there is none."""
         so_far = self._speaking.get(chat)
         return so_far() if so_far is not None else ()
 
-    def speaks(self, chat: ChatId) -> bool:
+    def is_speaking(self, chat: ChatId) -> bool:
         return chat in self._speaking
 
     def speak(self, chat: ChatId, so_far: SoFar | None) -> None:
@@ -184,7 +184,7 @@ class Relay:
         self._closed = False
 
     def hear(self, envelope: Envelope) -> None:
-        if _turn_of(envelope.data) and not self._closed:
+        if _get_turn(envelope.data) and not self._closed:
             _join(self._pending.setdefault(envelope.chat, []), envelope)
             if self._passing is None or self._passing.done():
                 self._passing = asyncio.create_task(self._pass_on(), name="relay live text")
@@ -214,7 +214,7 @@ class Relay:
         for chat in (each for each in pending if each in self._epochs):
             for envelope in pending[chat]:
                 self._number += 1  # of all chats together: under one lease no number comes twice
-                turn, body = _turn_of(envelope.data), wire.to_json(envelope)
+                turn, body = _get_turn(envelope.data), wire.to_json(envelope)
                 rows.append(Delta(chat, self._epochs[chat], turn, self._number, body))
         try:
             if rows:
@@ -229,7 +229,7 @@ class Relay:
                 self._passing.cancel()
 
 
-def _turn_of(event: Event) -> int:
+def _get_turn(event: Event) -> int:
     """The turn of what is passed on; 0 for all else."""
     match event:
         case e.MessageDelta() | e.ReasoningDelta() | e.ToolCallDelta() | e.AssistantReset():

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.types import ChatId, Clock
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.history import weigh
-from treadle.chat.state import ChatState, runnable, summary
+from treadle.chat.state import ChatState, build_summary, is_runnable
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Relay, Subscription
 from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost, TreadleError
@@ -67,7 +67,7 @@ def refuse_secrets(command: Command, redact: Redact) -> None:
             raise InvalidInput("The content holds a secret, which would stand in the log; write that file yourself.")
 
 
-def without_secrets(event: Event, redact: Redact) -> Event:
+def redact_secrets(event: Event, redact: Redact) -> Event:
     """The event as it may be recorded; the same object where there is nothing to take out."""
     names = TEXTS.get(type(event))
     if names is None or redact is str:
@@ -146,7 +146,7 @@ class StateCache:
             if chat != state.chat and not self.is_driven(chat):
                 self.forget(chat)
 
-    def memo(self, chat: ChatId, model: str) -> Memo:
+    def get_memo(self, chat: ChatId, model: str) -> Memo:
         """The bytes of the chat's conversation for this model, kept as long as its state; models may differ (M-10)."""
         entry = self._entries.get(chat)
         return Memo() if entry is None else entry.memos.setdefault(model, Memo())
@@ -209,7 +209,7 @@ class Log:
         following, state = self._seal_commands(state, first)
         sealed += following
         remembered = answer(state) if answer is not None else None
-        await self.store.create(summary(state), [record for _, record in sealed], answer=remembered)
+        await self.store.create(build_summary(state), [record for _, record in sealed], answer=remembered)
         self.appended += len(sealed)
         self._epochs[chat] = 0
         self._publish([envelope for envelope, _ in sealed])
@@ -234,7 +234,7 @@ class Log:
     async def _read_after(self, state: ChatState) -> list[Envelope]:
         return [wire.decode(state.chat, each) for each in await self.store.read(state.chat, after_seq=state.head)]
 
-    async def wrote(self, state: ChatState, lease: Lease) -> bool:
+    async def has_written(self, state: ChatState, lease: Lease) -> bool:
         """True if the log has records after this state that were written under this lease."""
         return any(record.epoch == lease.epoch for record in await self.store.read(state.chat, after_seq=state.head))
 
@@ -259,17 +259,17 @@ class Log:
         without further work is released in it. `take`: the command takes the lease, too; ChatBusy if it is held."""
         chat, epoch = state.chat, lease.epoch if lease else 0
         sealed, new_state = self._seal(state, events, epoch)
-        if take is not None and not runnable(new_state):
+        if take is not None and not is_runnable(new_state):
             take = None
         if take is not None:
             epoch, effect_free_events = self._epochs[chat] + 1, take.effect_free_events
         if effect_free_events is not None:
-            following, new_state, is_durable = self._following(new_state, effect_free_events, epoch)
+            following, new_state, is_durable = self._seal_following(new_state, effect_free_events, epoch)
             sealed += following
             durable = durable or is_durable
         envelopes, records = [envelope for envelope, _ in sealed], [record for _, record in sealed]
-        faultpoint(f"append.before:{events[0].TYPE}")
-        line = summary(new_state)
+        reach_faultpoint(f"append.before:{events[0].TYPE}")
+        line = build_summary(new_state)
         new_lease = Lease(chat, epoch, take.worker, new_state.head) if take is not None else None
         is_finished = (lease or new_lease) is not None and not line.runnable
         drop_deltas = self.relay is not None and await self.relay.settle(chat, [one.data for one in envelopes])
@@ -280,7 +280,7 @@ class Log:
         except HeadMoved as error:
             # A log that is shorter than the known state: a database failed over, or a backup was restored. The cached
             # state is then void, and the worker that wrote the lost records must write nothing more.
-            if (head := await self.store.head(chat)) < state.head:
+            if (head := await self.store.read_head(chat)) < state.head:
                 self.forget(chat)
                 if lease is not None:
                     text = f"the log of chat {chat} was put back to {head}; what came after it is lost"
@@ -292,11 +292,11 @@ class Log:
             self.hold(new_lease)
             if not is_finished:
                 take.on_lease(new_lease)
-        faultpoint(f"append.after:{events[0].TYPE}")
+        reach_faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(new_state)
 
-    def _following(self, state: ChatState, next_events: Ahead, epoch: int) -> tuple[list[Sealed], ChatState, bool]:
+    def _seal_following(self, state: ChatState, next_events: Ahead, epoch: int) -> tuple[list[Sealed], ChatState, bool]:
         """Return the events of the rules that follow, the state after them, and whether any of them must be durable."""
         following: list[Sealed] = []
         durable = False
@@ -318,7 +318,7 @@ class Log:
         self._snapshots.pop(chat, None)
         self._epochs.pop(chat, None)
 
-    def with_jobs(self) -> list[ChatId]:
+    def list_chats_with_jobs(self) -> list[ChatId]:
         return [*self._with_jobs]
 
     def peek(self, chat: ChatId) -> ChatState | None:
@@ -342,7 +342,7 @@ class Log:
             state = cached or await self.load(chat)
             try:
                 if len(commands) == 1:
-                    events = self._made_of(state, commands[0])
+                    events = self._make_events(state, commands[0])
                 else:
                     events = [envelope.data for envelope, _ in self._seal_commands(state, commands)[0]]
             except TreadleError:
@@ -366,7 +366,7 @@ class Log:
             except ChatBusy:
                 take = None
 
-    async def recorded_answer(
+    async def find_recorded_answer(
         self, chat: ChatId, action: str, after: int = 0, upto: int = 0
     ) -> e.PermissionCompleted | None:
         """The last answer to an approval behind `after`, and up to `upto` if that is not 0."""
@@ -377,16 +377,16 @@ class Log:
                 return event
         return None
 
-    async def snapshot(self, state: ChatState) -> None:
+    async def keep_snapshot(self, state: ChatState) -> None:
         """Keep a snapshot when the log has grown enough since the last one; costs O(1) per event over time."""
         last = self._snapshots.get(state.chat, 0)
         if state.head - last >= max(SNAPSHOT_EVERY, last // 2):
             await self.store.save_snapshot(state.chat, Snapshot(state.head, snapshot.encode(state)))
             self._snapshots[state.chat] = state.head
 
-    def live(self, chat: ChatId, event: e.Live) -> None:
+    def publish_live(self, chat: ChatId, event: e.Live) -> None:
         if self.hub.has_reader(chat):
-            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
+            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.make_encodable(event)))
 
     async def _from_snapshot(self, chat: ChatId) -> ChatState:
         stored_snapshot = await self.store.load_snapshot(chat)
@@ -399,12 +399,12 @@ class Log:
         """The events as they are recorded, each encoded once, and the state with them."""
         now, chat, redact = self.clock.now_ms(), state.chat, self._redact
         sealed = [
-            wire.encode_replacing(Envelope(seq, chat, now, without_secrets(event, redact), epoch))
+            wire.encode_replacing(Envelope(seq, chat, now, redact_secrets(event, redact), epoch))
             for seq, event in enumerate(events, state.head + 1)
         ]
         return sealed, fold_all(state, [envelope for envelope, _ in sealed])
 
-    def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
+    def _make_events(self, state: ChatState, command: Command) -> Sequence[Event]:
         wire.encode_value(command)  # a person's text is refused rather than changed
         refuse_secrets(command, self._redact)
         return transition(state, command)
@@ -413,7 +413,7 @@ class Log:
         """Seal the events of these commands, each decided on the state after the one before it."""
         sealed: list[Sealed] = []
         for command in commands:
-            batch, state = self._seal(state, self._made_of(state, command), 0)
+            batch, state = self._seal(state, self._make_events(state, command), 0)
             sealed += batch
         return sealed, state
 

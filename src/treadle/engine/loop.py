@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import assert_never
 
 from treadle.chat import decide as steps
-from treadle.chat.applying import tool_options
-from treadle.chat.state import ChatState, wake_ms
+from treadle.chat.applying import get_tool_options
+from treadle.chat.state import ChatState, find_wake_time
 from treadle.chat.transitions import transition
 from treadle.engine.checks import run_check
 from treadle.engine.deps import Deps
 from treadle.engine.model_call import call_model, open_turn
 from treadle.engine.recovery import recover
-from treadle.engine.request import limits_of
+from treadle.engine.request import compute_run_limits
 from treadle.engine.restore import restore
 from treadle.engine.side_call import compact, summarize
 from treadle.engine.tenure import Stopped, Tenure
@@ -28,7 +28,7 @@ AGAIN = 3  # how often a step may come to nothing at all before that is a fault 
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
-    tenure.ahead = lambda state: tenure.with_outputs(effect_free_events(state, deps, begin=not tenure.leaving))
+    tenure.ahead = lambda state: tenure.add_outputs(derive_effect_free_events(state, deps, begin=not tenure.leaving))
     is_settled = failed = False
     last: tuple[int, steps.Step] | None = None
     times = 0  # how often the last step was taken and changed nothing
@@ -37,7 +37,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             if not is_settled:
                 await _settle(tenure, deps)
                 is_settled = True
-            step = steps.decide(tenure.state, lambda: limits_of(tenure.state, deps))
+            step = steps.decide(tenure.state, lambda: compute_run_limits(tenure.state, deps))
             if isinstance(step, (steps.Wait, steps.StayIdle)) or (
                 tenure.leaving and not isinstance(step, steps.AppendEvents)
             ):
@@ -45,7 +45,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             times, last = times + 1 if last == (tenure.state.head, step) else 1, (tenure.state.head, step)
             if times > AGAIN:
                 raise RuntimeError(f"the step {type(step).__name__} was taken {AGAIN} times and nothing came of it")
-            with deps.observer.working(tenure.state):
+            with deps.observer.trace_work(tenure.state):
                 await _take(step, tenure, deps)
             if tenure.released:
                 return
@@ -65,13 +65,13 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
 
 
-def effect_free_events(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:
+def derive_effect_free_events(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:
     """Return the events that the rules derive from a state before any effect; they are committed together with the
     events that led to it. Empty while another call is running: only its own outcome, or its end, may close it. `begin`:
     True if the caller will make the model call of a new turn."""
     if state.calls and any(call.phase == "started" for call in state.calls):
         return ()
-    match steps.decide(state, lambda: limits_of(state, deps)):
+    match steps.decide(state, lambda: compute_run_limits(state, deps)):
         case steps.AppendEvents(events=events):
             return events
         case steps.CallModel(final=final) if state.open_turn is None and begin:
@@ -86,12 +86,14 @@ async def _settle(tenure: Tenure, deps: Deps) -> None:
     if tenure.state.creation_lost or not await _bind_root(tenure, deps):
         return
     if tenure.state.run is not None:
-        notices = await tenure.unless_stopped(deps.tools.ready(tenure.state.chat, tool_options(tenure.state)))
+        notices = await tenure.run_unless_stopped(
+            deps.tools.prepare_tools(tenure.state.chat, get_tool_options(tenure.state))
+        )
         if notices and not isinstance(notices, Stopped):
             await tenure.append(*(ModelNotice("mcp", deps.redact(text)) for text in notices))
     await recover(tenure, deps)
     now = deps.clock.now_ms()
-    if 0 < wake_ms(tenure.state) <= now and (expired := transition(tenure.state, Expire(now))):
+    if 0 < find_wake_time(tenure.state) <= now and (expired := transition(tenure.state, Expire(now))):
         await tenure.append(*expired)
 
 
@@ -112,7 +114,7 @@ async def _take(step: steps.Step, tenure: Tenure, deps: Deps) -> None:
         case steps.Summarize():
             await summarize(tenure, deps)
         case steps.AppendEvents(events=events):
-            await tenure.append(*tenure.with_outputs(events))
+            await tenure.append(*tenure.add_outputs(events))
         case steps.Wait() | steps.StayIdle():
             pass
         case _ as never:

@@ -7,11 +7,11 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.chat.budget import admit
-from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking
-from treadle.chat.history import tokens
+from treadle.chat.completion import MarkerFilter, is_marker_used, strip_marker, strip_thinking
+from treadle.chat.history import estimate_tokens
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import estimate
 from treadle.engine import request as requests
@@ -36,26 +36,31 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
     request = requests.build(tenure, model, final, deps)
     await requests.load_pictures(request, deps)
     while (current_turn := tenure.state.open_turn) is not None:
-        if current_turn.attempts and (over := requests.over(tenure.state, current_turn.reserved, deps)) is not None:
+        if (
+            current_turn.attempts
+            and (over := requests.find_blocking_limit(tenure.state, current_turn.reserved, deps)) is not None
+        ):
             return await tenure.append(over)
         attempt = ModelAttempt(tenure, model, current_turn.turn, deps)
         try:
-            outcome = await tenure.unless_stopped(attempt.run(request), attempt.lasts)
+            outcome = await tenure.run_unless_stopped(attempt.run(request), attempt.watch_silence)
         except ModelError as error:
             if not await _retry(tenure, attempt, error, deps):
                 return
             continue
         except ConfigError as error:
-            return await tenure.record(*_paid(tenure, attempt, "config", error), e.SessionError("config", str(error)))
+            return await tenure.record(
+                *_build_retry_events(tenure, attempt, "config", error), e.SessionError("config", str(error))
+            )
         except StoreError:
             raise
         except Exception as error:  # a fault of an adapter: what had come by then was paid for
-            if not (paid := _paid(tenure, attempt, "internal", error)):
+            if not (paid := _build_retry_events(tenure, attempt, "internal", error)):
                 raise
             return await tenure.record(*paid, e.SessionError("internal", f"{type(error).__name__}: {error}"))
         # An answer with calls is synced together with its first intent, before anything it asks for takes effect.
         durable = isinstance(outcome, Stopped) or not outcome.requests
-        return await tenure.record(*attempt.events(outcome), durable=durable)
+        return await tenure.record(*attempt.build_events(outcome), durable=durable)
 
 
 def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[e.Event, ...]:
@@ -70,9 +75,9 @@ def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[e.Event, ...]:
     return admit(state, state.run, start, deps.clock.now_ms())
 
 
-def _paid(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) -> list[e.Event]:
+def _build_retry_events(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) -> list[e.Event]:
     """The record of an attempt that came to nothing; none if nothing of an answer had come."""
-    usage, current_turn = attempt.cost(), tenure.state.open_turn
+    usage, current_turn = attempt.compute_cost(), tenure.state.open_turn
     failures = current_turn.failures if current_turn is not None else 0
     return [e.TurnRetry(attempt.turn, failures + 1, kind, str(error), usage=usage)] if usage.tokens else []
 
@@ -81,8 +86,8 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
     """Record a failed attempt and wait; False when the turn is not to be made again here."""
     current_turn = tenure.state.open_turn
     failures = current_turn.failures if current_turn is not None else 0
-    tenure.live(e.AssistantReset(attempt.turn))
-    retry = e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=attempt.cost())
+    tenure.publish_live(e.AssistantReset(attempt.turn))
+    retry = e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=attempt.compute_cost())
     if error.kind == "context_limit" and current_turn is not None and not current_turn.forced_compaction:
         await tenure.record(retry, e.CompactionStart("context_limit"))
         return False
@@ -91,10 +96,12 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
     left_s = deps.retry_limit_s - (current_turn.down_s if current_turn is not None else 0.0) if is_limited else math.inf
     wait = delay(error, failures, deps.chance(), deps.retry_base_s, left_s)
     if wait is None:
-        await tenure.record(*_paid(tenure, attempt, error.kind, error), e.SessionError(error.kind, str(error)))
+        await tenure.record(
+            *_build_retry_events(tenure, attempt, error.kind, error), e.SessionError(error.kind, str(error))
+        )
         return False
     await tenure.record(replace(retry, delay_s=round(wait, 3)))
-    return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped)
+    return not isinstance(await tenure.run_unless_stopped(deps.clock.sleep(wait)), Stopped)
 
 
 class ModelAttempt:
@@ -107,12 +114,12 @@ class ModelAttempt:
         self._assembler = Assembler(turn, self._show_call)
         self._gates: tuple[MarkerFilter, MarkerFilter] | None = None  # of text and thinking, once they have begun
 
-    def lasts(self) -> None:
+    def watch_silence(self) -> None:
         self._silence.watch()
 
     async def run(self, request: ModelRequest) -> ModelAnswer:
-        faultpoint("model.before_call")
-        self._tenure.speak(self._so_far)
+        reach_faultpoint("model.before_call")
+        self._tenure.speak(self._list_live_text)
         try:
             return await self._listen(request)
         finally:
@@ -126,21 +133,21 @@ class ModelAttempt:
                 # Deltas that are only notices of the adapter are not part of the answer and cost nothing.
                 if not self.heard and not (deltas and all(isinstance(delta, NoticeDelta) for delta in deltas)):
                     self.heard = True
-                    if marks(self._tenure.state.options, self._model.info.native_tools):
+                    if is_marker_used(self._tenure.state.options, self._model.info.native_tools):
                         self._gates = MarkerFilter(), MarkerFilter()
-                    faultpoint("model.first_delta")
+                    reach_faultpoint("model.first_delta")
                     waited = self._deps.clock.monotonic() - start_time
-                    self._deps.observer.first_token(self._tenure.state.chat, self.turn, waited)
+                    self._deps.observer.on_first_token(self._tenure.state.chat, self.turn, waited)
                 silence.hear(deltas)
                 self._assembler.feed(deltas)
                 if self._tenure.has_reader:
                     self._show(deltas)
-        faultpoint("model.after_call")
+        reach_faultpoint("model.after_call")
         if (ending := self._assembler.ending) is not None:
             self._deps.observer.on_answer(self._tenure.state.chat, self.turn, ending)
         return self._assembler.finish(self._model.info.ref)
 
-    def _so_far(self) -> list[e.Envelope]:
+    def _list_live_text(self) -> list[e.Envelope]:
         """Return the text so far, for a reader that subscribes in the middle of the answer (D-04)."""
         text, thinking = self._assembler.text, self._assembler.thinking_text
         if self._gates:
@@ -155,25 +162,25 @@ class ModelAttempt:
             if isinstance(delta, TextDelta | ThinkingDelta):
                 gate_index, event_class = (0, e.MessageDelta) if isinstance(delta, TextDelta) else (1, e.ReasoningDelta)
                 if text := self._gates[gate_index].feed(delta.text) if self._gates else delta.text:
-                    self._tenure.live(event_class(self.turn, text))
+                    self._tenure.publish_live(event_class(self.turn, text))
 
     def _show_call(self, position: int, delta: CallDelta) -> None:
         if self._tenure.has_reader:
-            self._tenure.live(e.ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
+            self._tenure.publish_live(e.ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
 
-    def cost(self) -> Usage:
+    def compute_cost(self) -> Usage:
         if not self.heard:
             return Usage()
         if self._assembler.usage is not None:
             return requests.price_usage(self._assembler.usage, self._model.info)
         # The provider cannot tell, or the stream was cut.
         state, info, text = self._tenure.state, self._model.info, self._assembler.text + self._assembler.thinking_text
-        used_tokens = estimate(state, requests.overhead(state, info, self._deps))
-        return requests.price_usage(Usage(used_tokens, tokens(len(text)), estimated=True), info)
+        used_tokens = estimate(state, requests.measure_overhead(state, info, self._deps))
+        return requests.price_usage(Usage(used_tokens, estimate_tokens(len(text)), estimated=True), info)
 
-    def events(self, outcome: ModelAnswer | Stopped) -> list[e.Event]:
-        info, usage, partial = self._model.info, self.cost(), isinstance(outcome, Stopped)
-        answer = self._assembler.partial(info.ref) if isinstance(outcome, Stopped) else outcome
+    def build_events(self, outcome: ModelAnswer | Stopped) -> list[e.Event]:
+        info, usage, partial = self._model.info, self.compute_cost(), isinstance(outcome, Stopped)
+        answer = self._assembler.build_partial_answer(info.ref) if isinstance(outcome, Stopped) else outcome
         text, thinking, marked = answer.text, answer.thinking, False
         if self._gates:
             text, marked = strip_marker(text)
@@ -190,5 +197,5 @@ class ModelAttempt:
             events.append(e.TaskComplete())
         state = self._tenure.state
         window, cost = state.options.context_window or info.window, state.totals.usage.usd + usage.usd
-        self._tenure.live(e.UsageInfo(usage.input + usage.output, window, cost))
+        self._tenure.publish_live(e.UsageInfo(usage.input + usage.output, window, cost))
         return events

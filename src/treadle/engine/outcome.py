@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey
 from treadle.engine.deps import Deps
@@ -38,11 +38,11 @@ class CallRun:
     def __init__(self, tool: Tool, invocation: Invocation, deps: Deps, points: tuple[str, str]) -> None:
         self._tool, self._invocation, self._deps, self._points = tool, invocation, deps, points
 
-    async def outcome(self, *, may_have_begun: bool = False) -> Outcome | Unknown:
+    async def run_or_settle(self, *, may_have_begun: bool = False) -> Outcome | Unknown:
         """Return the outcome of the call. `may_have_begun`: True if an earlier worker may have begun it. StoreError:
         the begun changes can neither be completed nor ended now."""
         try:
-            return await (self._settle_call(None) if may_have_begun else self._ran())
+            return await (self._settle_call(None) if may_have_begun else self._run_tool())
         except StoreError:
             raise
         except Exception as error:
@@ -58,22 +58,22 @@ class CallRun:
         """Settle the call by asking its tool for the outcome. Effects that are missing or partial are completed now."""
         spec = self._tool.spec
         finding = "run_again" if spec.read_only else await self._tool.settle(self._invocation)
-        faultpoint("recovery.settled")
+        reach_faultpoint("recovery.settled")
         if isinstance(finding, Outcome):
             return finding
         if finding == "run_again":
-            return await self._ran()
+            return await self._run_tool()
         return await self._end_call(None if fault is None else f"{describe_crash(spec, fault)}. {UNSURE}")
 
     async def _end_call(self, text: str | None) -> Outcome | Unknown:
         """End the call for good and return its effects so far. Without a text its other effects are unknown."""
-        outcome = await end(self._tool, self._invocation)
+        outcome = await end_call(self._tool, self._invocation)
         if text is None:
             return Unknown(outcome)
         return replace(outcome or Outcome(""), text=text, summary="", success=False)
 
-    async def _ran(self) -> Outcome:
-        faultpoint(self._points[0])
+    async def _run_tool(self) -> Outcome:
+        reach_faultpoint(self._points[0])
         outcome = await self._attempt()
         if outcome.question is None:
             try:  # the hooks may change the outcome. The effects stay: if a hook fails here, only a note says so
@@ -81,7 +81,7 @@ class CallRun:
             except Exception as error:
                 note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
                 outcome = replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
-        faultpoint(self._points[1])
+        reach_faultpoint(self._points[1])
         return outcome
 
     async def _attempt(self) -> Outcome:
@@ -90,13 +90,13 @@ class CallRun:
             async with asyncio.timeout(self._tool.spec.timeout_s or None) as patience:
                 return await self._tool.run(self._invocation)
         except ToolError as error:
-            return Outcome(str(error), success=False, known_files=seen_of(error))
+            return Outcome(str(error), success=False, known_files=list_seen_files(error))
         except TimeoutError:
             if patience.expired():
-                return await self._out_of_time()
+                return await self._stop_for_timeout()
             raise
 
-    async def _out_of_time(self) -> Outcome:
+    async def _stop_for_timeout(self) -> Outcome:
         text = f"{self._tool.spec.name} was stopped after {self._tool.spec.timeout_s:g} seconds."
         try:
             outcome = await _stop_call(self._tool, self._invocation)
@@ -107,7 +107,7 @@ class CallRun:
         return replace(outcome or Outcome(""), text=text, summary="", success=False)
 
 
-async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
+async def build_workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
     if outcome is None:
         return []
     events: list[Event] = []
@@ -118,7 +118,7 @@ async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -
     return [*events, WorkspaceConflict(outcome.conflicts, call)] if outcome.conflicts else events
 
 
-def seen_of(error: ToolError) -> tuple[KnownFile, ...]:
+def list_seen_files(error: ToolError) -> tuple[KnownFile, ...]:
     """Return the file contents that a refusal showed to the model: a conflict shows the present content (T-13)."""
     return tuple(KnownFile(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
 
@@ -127,12 +127,12 @@ def describe_crash(spec: ToolSpec, error: Exception) -> str:
     return f"{spec.name} failed: {type(error).__name__}: {error}"
 
 
-def first_line(text: str, limit: int = 120) -> str:
+def take_first_line(text: str, limit: int = 120) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
+async def end_call(tool: Tool, invocation: Invocation) -> Outcome | None:
     """End the call for good, even if stopping it fails. Return its changes so far, if they are known. StoreError: a set
     of changes is begun, and can be neither completed nor taken back now."""
     try:
@@ -167,6 +167,6 @@ async def checkpoint(tenure: Tenure, deps: Deps) -> list[Event]:
     events: list[Event] = []
     if state.options.git_branch and deps.branch is not None:
         branch_event = await deps.branch(state.options.project, state.chat, state.run.first)
-        faultpoint("checkpoint.branched")
+        reach_faultpoint("checkpoint.branched")
         events += [branch_event] if branch_event is not None else []
     return [*events, CheckpointCreated(state.run.first)]

@@ -76,19 +76,19 @@ class WorkerPool:
                 # error, too: a pool that stops claiming would leave every chat waiting without a visible reason.
                 failures += 1
                 log_warning("no chat could be claimed: %s", error)
-                await asyncio.sleep(_backoff(failures, self._poll_s))
+                await asyncio.sleep(_compute_backoff(failures, self._poll_s))
                 continue
             if lease is None:  # wait until it may be worth while to look again, but not longer than a poll
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll_s):
-                        await (self.worker.changed.wait() if self.worker.full else self._hint())
+                        await (self.worker.changed.wait() if self.worker.full else self._await_hint())
                 continue
             task = asyncio.create_task(self._see_through(lease), name=f"chat {lease.chat}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(0)  # from here on the worker counts it
 
-    async def _hint(self) -> None:
+    async def _await_hint(self) -> None:
         try:
             self._seen = await self.worker.store.wait_any(self._seen, self._poll_s)
         except Exception:
@@ -101,11 +101,11 @@ class WorkerPool:
         chat = lease.chat
         failures = self._failures.pop(chat, 0)
         try:
-            await self.worker.hold(lease, rest_s=_backoff(failures, self._poll_s) if failures else 0.0)
+            await self.worker.hold(lease, rest_s=_compute_backoff(failures, self._poll_s) if failures else 0.0)
         except Exception as error:
             self._failures[chat] = failures + 1
             log_error("chat %s cannot go on: %s", chat, error)
 
 
-def _backoff(failures: int, first_s: float) -> float:
+def _compute_backoff(failures: int, first_s: float) -> float:
     return min(first_s * 2.0 ** min(failures - 1, 16), MAX_REST_S)

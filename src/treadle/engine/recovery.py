@@ -11,9 +11,9 @@ from treadle.base.types import CallKey
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
-from treadle.engine.examination import find_begun_call, unknown
+from treadle.engine.examination import find_begun_call, make_unknown_outcome
 from treadle.engine.tenure import STOPPED, Tenure
-from treadle.engine.tool_calls import UNKNOWN, run_one, run_together, stop
+from treadle.engine.tool_calls import UNKNOWN, run_one, run_together, stop_call
 from treadle.protocol.events import AssistantReset, TurnRetry
 
 LOST = "The worker was lost during the call."
@@ -24,22 +24,22 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
     if deps.tidy is not None:
         await deps.tidy(state.chat, open_keys(state))
     if state.open_turn is not None and state.open_turn.epoch != tenure.lease.epoch:
-        tenure.live(AssistantReset(state.open_turn.turn))
+        tenure.publish_live(AssistantReset(state.open_turn.turn))
         turn, failures, usage = state.open_turn.turn, state.open_turn.failures + 1, state.open_turn.reserved
         await tenure.append(TurnRetry(turn, failures, "worker_lost", LOST, usage=usage))
     if state.run is not None and state.run.check is not None and state.run.interrupting:
         await stop_check(tenure, state.run.check, deps)
-    for batch in _batches(tenure, deps):
+    for batch in _group_calls(tenure, deps):
         if tenure.state.run is None or tenure.state.run.interrupting:
             # It was stopped while no worker drove it, or meanwhile (L-07): the rules close what is open.
             for call in tenure.state.calls:
                 if call.phase == "started" and (started_call := find_begun_call(tenure, call, deps)) is not None:
-                    await stop(tenure, *started_call, deps)
+                    await stop_call(tenure, *started_call, deps)
             return
         await settle_calls(tenure, batch, deps)
 
 
-def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
+def _group_calls(tenure: Tenure, deps: Deps) -> list[list[Call]]:
     """The calls that had begun, in the model's order; those that ran side by side together (L-06)."""
     batches: list[list[Call]] = []
     previous_parallel = False
@@ -67,9 +67,9 @@ async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> Non
     pairs = [(call, find_begun_call(tenure, call, deps)) for call in calls]
     for call, pair in pairs:
         if pair is None:
-            await tenure.record(unknown(call.key, UNKNOWN))
+            await tenure.record(make_unknown_outcome(call.key, UNKNOWN))
     open_calls = [pair for _, pair in pairs if pair is not None]
     settling = [run_one(tenure, *pair, not pair[0].spec.read_only, deps, may_have_begun=True) for pair in open_calls]
-    if await tenure.unless_stopped(run_together(settling)) is STOPPED:
+    if await tenure.run_unless_stopped(run_together(settling)) is STOPPED:
         for tool, invocation in open_calls:
-            await stop(tenure, tool, invocation, deps)
+            await stop_call(tenure, tool, invocation, deps)

@@ -6,11 +6,11 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.budget import forbidden
+from treadle.chat.budget import find_broken_limit
 from treadle.chat.decide import RunLimits
-from treadle.chat.small_window import SMALL_WINDOW, in_short, withheld
+from treadle.chat.small_window import SMALL_WINDOW, select_withheld_tools, shorten_specs
 from treadle.chat.state import ChatState
-from treadle.chat.transcript import entries, estimate
+from treadle.chat.transcript import build_entries, estimate
 from treadle.engine.deps import Deps
 from treadle.engine.tenure import Tenure
 from treadle.errors import ConfigError, Damaged, NotFound
@@ -37,22 +37,22 @@ def find_model(state: ChatState, deps: Deps) -> Model:
     return model
 
 
-def limits_of(state: ChatState, deps: Deps) -> RunLimits:
+def compute_run_limits(state: ChatState, deps: Deps) -> RunLimits:
     """Return the limits of the model and the tools for the rules. If the model or the tools are missing, return
     defaults: the error is raised by their call. The rules must be able to end a run even if something is broken."""
     try:
         info = find_model(state, deps).info
-        return RunLimits(info.window, state.options.max_tokens or info.max_output, overhead(state, info, deps))
+        return RunLimits(info.window, state.options.max_tokens or info.max_output, measure_overhead(state, info, deps))
     except Exception:
         return RunLimits()
 
 
 def list_offered_tools(options: ChatOptions, info: ModelInfo, deps: Deps) -> Sequence[ToolSpec]:
-    specs = deps.tools.specs(options)
-    return in_short(specs, has_explicit_tools=options.tools is not None) if _is_small(options, info) else specs
+    specs = deps.tools.list_specs(options)
+    return shorten_specs(specs, has_explicit_tools=options.tools is not None) if _is_small(options, info) else specs
 
 
-def system_text(options: ChatOptions, info: ModelInfo, deps: Deps) -> str:
+def build_system_text(options: ChatOptions, info: ModelInfo, deps: Deps) -> str:
     """A small model that knows the path of the project writes it out in every call, which takes it long."""
     return deps.system_text(replace(options, root="") if _is_small(options, info) else options)
 
@@ -61,13 +61,13 @@ def _is_small(options: ChatOptions, info: ModelInfo) -> bool:
     return (options.context_window or info.window) <= SMALL_WINDOW
 
 
-def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
+def measure_overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
     """Characters of system text and tool schemas; only needed until the provider has counted once."""
     if state.context_tokens:
         return 0
     specs = list_offered_tools(state.options, info, deps)
     tool_schemas = [(spec.name, spec.description, spec.parameters) for spec in specs]
-    return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(tool_schemas))
+    return len(build_system_text(state.options, info, deps)) + len(msgspec.json.encode(tool_schemas))
 
 
 def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
@@ -77,16 +77,16 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
     offered_tools = tuple(list_offered_tools(options, info, deps))
     tools = () if final else offered_tools
     request = ModelRequest(
-        system=system_text(options, info, deps),
-        entries=entries(state),
+        system=build_system_text(options, info, deps),
+        entries=build_entries(state),
         tools=tools,
-        withheld=withheld(state, tools) if _is_small(options, info) else NOTHING_WITHHELD,
+        withheld=select_withheld_tools(state, tools) if _is_small(options, info) else NOTHING_WITHHELD,
         withdrawn=offered_tools if final else (),
         temperature=options.temperature, max_tokens=options.max_tokens, window=options.context_window,
         effort=options.reasoning_effort, rung=options.rung, marker=not options.completion,
-        memo=(memo := tenure.memo(info.ref)), pictures=memo.pictures, output_schema=options.output_schema,
+        memo=(memo := tenure.get_memo(info.ref)), pictures=memo.pictures, output_schema=options.output_schema,
     )  # fmt: skip
-    return fit_output_limit(request, estimate(state, overhead(state, info, deps)), info)
+    return fit_output_limit(request, estimate(state, measure_overhead(state, info, deps)), info)
 
 
 def fit_output_limit(request: ModelRequest, used_tokens: int, info: ModelInfo) -> ModelRequest:
@@ -104,7 +104,7 @@ def fit_output_limit(request: ModelRequest, used_tokens: int, info: ModelInfo) -
 async def load_pictures(request: ModelRequest, deps: Deps) -> None:
     """Read the pictures that this conversation has not shown yet. One that is lost is told as such by its adapter."""
     pictures = request.memo.pictures
-    unseen = request.memo.unseen(request.entries)
+    unseen = request.memo.select_unseen(request.entries)
     for image in (image for entry in unseen if type(entry) is UserEntry for image in entry.images):
         if image.blob not in pictures:
             with suppress(NotFound, Damaged):
@@ -116,12 +116,12 @@ def estimate_next_usage(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
     """Return the estimated usage of the next call, which is reserved before the call (L-11)."""
     run = state.run
     output = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
-    return price_usage(Usage(estimate(state, overhead(state, info, deps)), output, estimated=True), info)
+    return price_usage(Usage(estimate(state, measure_overhead(state, info, deps)), output, estimated=True), info)
 
 
-def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
+def find_blocking_limit(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
     """The limit that a call of this cost would break, where the call opens no turn: another attempt, a side call."""
-    return forbidden(state, state.run, estimate, deps.clock.now_ms())
+    return find_broken_limit(state, state.run, estimate, deps.clock.now_ms())
 
 
 def price_usage(usage: Usage, info: ModelInfo) -> Usage:

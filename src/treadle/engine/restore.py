@@ -7,9 +7,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.types import ChatId
-from treadle.chat.ledger import LedgerEntry, find_unnamed_paths, fingerprint, redone, standing, trails
+from treadle.chat.ledger import (
+    LedgerEntry,
+    find_git_fingerprint,
+    find_redo_trails,
+    find_unnamed_paths,
+    list_standing_paths,
+    select_trails,
+)
 from treadle.diff.diff import build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
@@ -18,9 +25,9 @@ from treadle.engine.tool_calls import record_outcome
 from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, UndoRequest
 from treadle.ports.store import Store
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.events import Event, RestoreRequested
-from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, make_file_change
 from treadle.protocol.options import Project
 from treadle.protocol.workspace_events import RESTORED
 
@@ -37,14 +44,14 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
     try:
         if deps.restorer is None:
             raise ToolError(NO_SNAPSHOTS)
-        effect = await _carried_out(deps.restorer, chat, project, request)
+        effect = await _carry_out(deps.restorer, chat, project, request)
     except Unfinished:
         raise
     except Exception as failed:  # nothing was changed, and the chat goes on
         error = deps.redact(str(failed) if isinstance(failed, TreadleError) else f"{type(failed).__name__}: {failed}")
 
     async def build_events() -> list[Event]:
-        faultpoint("restore.after")
+        reach_faultpoint("restore.after")
         all_of, conflicts = await deps.spill(effect.files), effect.conflicts
         fields = (request.restore, all_of.files, all_of.manifest, all_of.total, conflicts, error, effect.git)
         return [RESTORED[request.kind](*fields)]
@@ -54,7 +61,7 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
         await deps.restorer.release(chat, project, request)
 
 
-async def _carried_out(restorer: Restorer, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
+async def _carry_out(restorer: Restorer, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
     """Carry out a request. After an error, begun changes are completed or taken back; if neither is possible now, the
     request stays open (Unfinished). Any other error: nothing was changed."""
     try:
@@ -80,48 +87,56 @@ class SnapshotRestorer:
         self._of = snapshots_of
 
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
-        snapshots, ledger = self._snapshots(project), await read_ledger(self._store, chat)
+        snapshots, ledger = self._open_snapshots(project), await read_ledger(self._store, chat)
         undo_request = _build_undo_request(ledger, request)
         if request.kind == "keep":
             return await asyncio.to_thread(_keep_changes, snapshots, undo_request.trails, request)
-        effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), undo_request)
+        effect = await asyncio.to_thread(snapshots.apply, _make_name(chat, request), undo_request)
         return replace(effect, conflicts=(*effect.conflicts, *_find_unnamed_conflicts(ledger.entries, request)))
 
     async def is_apply_decided(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
-        return bool(project[0]) and await asyncio.to_thread(self._of(*project).is_apply_decided, _name(chat, request))
+        return bool(project[0]) and await asyncio.to_thread(
+            self._of(*project).is_apply_decided, _make_name(chat, request)
+        )
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
-        snapshots, ledger = self._snapshots(project), await read_ledger(self._store, chat)
+        snapshots, ledger = self._open_snapshots(project), await read_ledger(self._store, chat)
         plan = await asyncio.to_thread(snapshots.plan, _build_undo_request(ledger, request))
         return replace(plan, conflicts=(*plan.conflicts, *_find_unnamed_conflicts(ledger.entries, request)))
 
-    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
-        snapshots = self._snapshots(project)
-        return await asyncio.to_thread(lambda: [snapshots.texts(change) for change in changes])
+    async def read_texts(
+        self, project: Project, changes: Sequence[FileChange]
+    ) -> list[tuple[bytes | None, bytes | None]]:
+        snapshots = self._open_snapshots(project)
+        return await asyncio.to_thread(lambda: [snapshots.read_texts(change) for change in changes])
 
     async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
         if request.kind != "keep" and project[0]:
-            await asyncio.to_thread(self._of(*project).release, _name(chat, request))
+            await asyncio.to_thread(self._of(*project).release, _make_name(chat, request))
 
-    def _snapshots(self, project: Project) -> Snapshots:
+    def _open_snapshots(self, project: Project) -> Snapshots:
         if not project[0]:
             raise ToolError(NO_ROOT)
         return self._of(*project)
 
 
-def _name(chat: ChatId, request: RestoreRequested) -> str:
+def _make_name(chat: ChatId, request: RestoreRequested) -> str:
     return f"{chat}/{request.restore}"
 
 
 def _build_undo_request(ledger: Ledger, request: RestoreRequested) -> UndoRequest:
     entries, runs = ledger.entries, ledger.checkpoints
-    selected_trails = redone(entries, request.of, runs) if request.kind == "redo" else trails(entries, request, runs)
+    selected_trails = (
+        find_redo_trails(entries, request.of, runs) if request.kind == "redo" else select_trails(entries, request, runs)
+    )
     if request.kind == "redo" and not selected_trails:
         raise ToolError(f"There is no undo {request.of!r} in this chat that changed something.")
     for path in request.hunks:
         if all(trail.path != path for trail in selected_trails):
-            raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
-    known = fingerprint(entries), standing(entries)
+            raise ToolError(
+                f"Nothing of this chat is left to {request.kind} in {escape_name(path)}, so it has no hunks."
+            )
+    known = find_git_fingerprint(entries), list_standing_paths(entries)
     return UndoRequest(selected_trails, request.hunks, request.merge, *known, gated=request.kind == "redo")
 
 
@@ -141,6 +156,6 @@ def _keep_changes(snapshots: Snapshots, selected_trails: Sequence[Trail], reques
             changes.append(snapshots.keep_hunks(trail, hunks))
         elif not request.hunks:
             ends = trail.links[0].before, trail.links[-1].after
-            changes.append(change_of(trail.path, *ends, DiffStat(), ignored=trail.ignored))
-    counted = [build_file_diff(change, snapshots.texts(change)).change for change in changes]
+            changes.append(make_file_change(trail.path, *ends, DiffStat(), ignored=trail.ignored))
+    counted = [build_file_diff(change, snapshots.read_texts(change)).change for change in changes]
     return Effect(tuple(counted), tuple(unclear))

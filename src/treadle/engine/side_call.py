@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from treadle.base.types import CallKey
 from treadle.chat import transcript
 from treadle.chat.assembly import Assembler
-from treadle.chat.fold import position_of
-from treadle.chat.history import tokens, weigh
+from treadle.chat.fold import find_position
+from treadle.chat.history import estimate_tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.engine.deps import Deps
-from treadle.engine.request import TYPICAL_OUTPUT, find_model, fit_output_limit, over, price_usage
+from treadle.engine.request import TYPICAL_OUTPUT, find_blocking_limit, find_model, fit_output_limit, price_usage
 from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError, ModelError, StoreError, ToolError, TreadleError
@@ -60,7 +60,7 @@ class SideCall:
         assembler = self._assembler
         if assembler is None or not (assembler.text or assembler.usage is not None):
             return self._settled
-        return self._settled + self._cost(assembler.usage, assembler.text)
+        return self._settled + self._compute_cost(assembler.usage, assembler.text)
 
     async def ask(self) -> SideReply:
         deps = self._deps
@@ -90,13 +90,13 @@ class SideCall:
         self._assembler = assembler
         answer = assembler.finish(self._model.info.ref)
         if answer.usage is None:  # an answer without a word costs its question
-            self._settled += self._cost(None, answer.text)
+            self._settled += self._compute_cost(None, answer.text)
             self._assembler = None
         return answer.text.strip()
 
-    def _cost(self, usage: Usage | None, text: str) -> Usage:
+    def _compute_cost(self, usage: Usage | None, text: str) -> Usage:
         if usage is None:
-            usage = Usage(_measure_request(self._request), tokens(len(text)), estimated=True)
+            usage = Usage(_measure_request(self._request), estimate_tokens(len(text)), estimated=True)
         return price_usage(usage, self._model.info)
 
 
@@ -105,10 +105,10 @@ def estimate_request_usage(model: Model, request: ModelRequest) -> Usage:
 
 
 def _measure_request(request: ModelRequest) -> int:
-    return tokens(sum(map(weigh, request.entries)) + len(request.system))
+    return estimate_tokens(sum(map(weigh, request.entries)) + len(request.system))
 
 
-def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
+def make_ask_model(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
     """A tool asks the chat's model: within the chat's budget, and recorded at once."""
 
     async def ask_model(base_request: ModelRequest) -> str:
@@ -121,7 +121,7 @@ def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
         window, effort = state.options.context_window, state.options.reasoning_effort
         request = replace(base_request, max_tokens=limit, window=window, effort=effort, purpose="sampling")
         reserved = estimate_request_usage(model, request)
-        if over(state, sum(tenure.reserved, reserved), deps) is not None:
+        if find_blocking_limit(state, sum(tenure.reserved, reserved), deps) is not None:
             raise ToolError("The budget does not allow another call of the model.")
         tenure.reserved.append(reserved)
         question = SideCall(model, request, deps)
@@ -156,19 +156,19 @@ def _build_request(state: ChatState, system: str, text: str, purpose: Purpose) -
 async def summarize(tenure: Tenure, deps: Deps) -> None:
     """A run that ends without a word is explained: by the model, or at least by its last results."""
     state = tenure.state
-    lines = recent_lines(state)
+    lines = format_recent_results(state)
     try:
         model = find_model(state, deps)
     except ConfigError as error:
         return await tenure.append(ModelCall("summary", text=lines, error=str(error)))
-    messages = (entry for entry in reversed(transcript.entries(state)) if isinstance(entry, UserEntry))
+    messages = (entry for entry in reversed(transcript.build_entries(state)) if isinstance(entry, UserEntry))
     task = next((entry.text for entry in messages if entry.source == "person" and entry.text), "")
     text = f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}"
     request = _build_request(state, SUMMARIZE, text, "summary")
-    if over(state, estimate_request_usage(model, request), deps) is not None:
+    if find_blocking_limit(state, estimate_request_usage(model, request), deps) is not None:
         return await tenure.append(ModelCall("summary", text=lines, error="The budget does not allow another call."))
     question = SideCall(model, request, deps)
-    reply = await tenure.unless_stopped(question.ask())
+    reply = await tenure.run_unless_stopped(question.ask())
     if isinstance(reply, Stopped):
         if question.spent.tokens:
             await tenure.record(ModelCall("summary", question.spent, lines, INTERRUPTED))
@@ -176,8 +176,8 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
     await tenure.record(ModelCall("summary", reply.usage, reply.text or lines, reply.error))
 
 
-def recent_lines(state: ChatState) -> str:
-    run_start = position_of(state, state.run.first) if state.run is not None else None
+def format_recent_results(state: ChatState) -> str:
+    run_start = find_position(state, state.run.first) if state.run is not None else None
     run_entries = state.history.slice(run_start or 0)
     results = [
         (call.name, result)
@@ -203,7 +203,7 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
         return await tenure.append(CompactionComplete(trigger, False, error=str(error)))
     upto, length, window = state.compaction.upto, len(state.history), state.options.context_window or model.info.window
     tokens_before = _count_tokens(state.transcript.slice(0))
-    limit = transcript.threshold(window, state.options.max_tokens or model.info.max_output)
+    limit = transcript.compute_threshold(window, state.options.max_tokens or model.info.max_output)
     failed = CompactionComplete(trigger, False, tokens_before, tokens_before, threshold=limit)
     # How many tokens stay as they are, by our own count: a third of where compaction begins, or else a small window
     # would be full again at once; and less where the provider counts more than we do.
@@ -211,7 +211,7 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     share = int(min(transcript.KEEP_RECENT_TOKENS, limit // 3) / counts_more)
     # The last exchange is kept at any size: the model has not seen its results yet.
     newest = length - 2 if isinstance(state.history[length - 1], ResultsEntry) else length - 1
-    start = min(upto + transcript.recent_start(state.history.slice(upto), share), newest)
+    start = min(upto + transcript.find_recent_start(state.history.slice(upto), share), newest)
     if trigger != "threshold" or start <= upto:
         start = max(start, _find_middle(state))
     if start <= upto:
@@ -219,10 +219,10 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     if trigger == "threshold" and (masked := _mask_enough(state, start, limit)) is not None:
         return await tenure.append(_complete_compaction(failed, state, masked))
     request = _build_request(state, SHORTEN, _tell_history(state, start, window), "compaction")
-    if (limit_event := over(state, estimate_request_usage(model, request), deps)) is not None:
+    if (limit_event := find_blocking_limit(state, estimate_request_usage(model, request), deps)) is not None:
         return await tenure.append(replace(failed, error="the budget is used up"), limit_event)
     question = SideCall(model, request, deps)
-    reply = await tenure.unless_stopped(question.ask())
+    reply = await tenure.run_unless_stopped(question.ask())
     if isinstance(reply, Stopped):
         spent = question.spent
         cut_off = [ModelCall("compaction", spent, error=INTERRUPTED)] if spent.tokens else []
@@ -233,7 +233,9 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     if not reply.text:
         reason = reply.error or "the model gave no summary"
         return await tenure.record(call, replace(failed, usage=reply.usage, error=reason))
-    kept_seqs = transcript.kept_messages(state.history.take_first(start), min(transcript.KEEP_USER_TOKENS, share))
+    kept_seqs = transcript.select_kept_messages(
+        state.history.take_first(start), min(transcript.KEEP_USER_TOKENS, share)
+    )
     compaction = Compaction(start, reply.text, kept_seqs, start)
     await tenure.record(call, replace(_complete_compaction(failed, state, compaction), usage=reply.usage))
 
@@ -245,7 +247,7 @@ def _complete_compaction(failed: CompactionComplete, state: ChatState, compactio
 
 
 def _count_tokens(entries: list[Entry]) -> int:
-    return sum(tokens(weigh(entry)) for entry in entries)
+    return sum(estimate_tokens(weigh(entry)) for entry in entries)
 
 
 def _find_middle(state: ChatState) -> int:
@@ -258,7 +260,9 @@ def _find_middle(state: ChatState) -> int:
 
 def _mask_enough(state: ChatState, start: int, limit: int) -> Compaction | None:
     uncompacted_entries = state.history.slice(state.compaction.upto)[: start - state.compaction.upto]
-    saved = sum(tokens(weigh(entry)) - tokens(weigh(transcript.mask(entry))) for entry in uncompacted_entries)
+    saved = sum(
+        estimate_tokens(weigh(entry)) - estimate_tokens(weigh(transcript.mask(entry))) for entry in uncompacted_entries
+    )
     is_enough = transcript.estimate(state, 0) - saved <= ENOUGH * limit
     return replace(state.compaction, masked=start) if start > state.compaction.masked and saved and is_enough else None
 

@@ -41,18 +41,18 @@ class SilenceTimeout:
 
     def watch(self) -> None:
         self._watches = True
-        self._timer = self._loop.call_at(self._due(), self._look)
+        self._timer = self._loop.call_at(self._compute_due_time(), self._check_silence)
 
     def hear(self, deltas: Sequence[Delta]) -> None:
         """An item came. Counts alone, or a call with nothing new, are no sign of life: servers keep a line open so."""
-        if not deltas or type(deltas[0]) is TextDelta or any(map(_tells, deltas)):
+        if not deltas or type(deltas[0]) is TextDelta or any(map(_has_content, deltas)):
             self._last = self._loop.time()
 
-    def _due(self) -> float:
+    def _compute_due_time(self) -> float:
         return min(self._last + self._silence_s, self._end)
 
-    def _look(self) -> None:
-        if self._loop.time() < self._due():
+    def _check_silence(self) -> None:
+        if self._loop.time() < self._compute_due_time():
             self.watch()
         else:
             self._scope.cancel()
@@ -75,7 +75,7 @@ class SilenceTimeout:
             raise ModelError("silence", f"The model sent nothing for {self._silence_s:g} seconds.") from error
 
 
-def _tells(delta: Delta) -> bool:
+def _has_content(delta: Delta) -> bool:
     return bool(delta.name or delta.arguments) if type(delta) is CallDelta else type(delta) is not UsageDelta
 
 

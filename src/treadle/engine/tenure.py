@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey
-from treadle.chat.state import ChatState, runnable
+from treadle.chat.state import ChatState, is_runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
 from treadle.errors import Damaged, HeadMoved, NewerSchema, StoreBusy, StoreError
@@ -102,17 +102,17 @@ class Tenure:
             except Exception:
                 # A fault of ours beside the commit. Only this tenure writes under its epoch: what it finds behind its
                 # head was written by this very append.
-                if not await self._log.wrote(self.state, self.lease):
+                if not await self._log.has_written(self.state, self.lease):
                     raise
                 self.state = await self._log.refresh(self.state)
-            self.released = not runnable(self.state)
+            self.released = not is_runnable(self.state)
 
     async def _append_patiently(self, events: tuple[Event, ...], durable: bool, patience_s: float) -> None:
         clock = self._log.clock
         until, lost_answer = clock.monotonic() + patience_s, False
         while True:
             try:
-                if lost_answer and await self._log.wrote(self.state, self.lease):
+                if lost_answer and await self._log.has_written(self.state, self.lease):
                     self.state = await self._log.refresh(self.state)  # the commit had happened, its answer was lost
                 else:
                     self.state = await self._log.append(
@@ -142,14 +142,14 @@ class Tenure:
                     raise
                 struck = True
 
-    def live(self, event: Live) -> None:
-        self._log.live(self.state.chat, event)
+    def publish_live(self, event: Live) -> None:
+        self._log.publish_live(self.state.chat, event)
 
     def show_output(self, call: CallKey, text: str) -> None:
         self._outputs[call] = (self._outputs.get(call, "") + text)[-OUTPUT_KEPT:]
-        self.live(ExecutionOutput(call, text))
+        self.publish_live(ExecutionOutput(call, text))
 
-    def with_outputs(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    def add_outputs(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """The same events; a call that is closed because the run was stopped keeps what it had written."""
 
         def add_output(event: Event) -> Event:
@@ -167,10 +167,10 @@ class Tenure:
     def has_reader(self) -> bool:
         return self._log.hub.has_reader(self.state.chat)
 
-    def memo(self, model: str) -> Memo:
-        return self._log.states.memo(self.state.chat, model)
+    def get_memo(self, model: str) -> Memo:
+        return self._log.states.get_memo(self.state.chat, model)
 
-    async def unless_stopped(
+    async def run_unless_stopped(
         self, effect: Coroutine[Any, Any, T], lasts: Callable[[], None] | None = None
     ) -> T | Stopped:
         """Carry out an effect, and cancel it as soon as an interrupt of any writer is in the log. Of an idle

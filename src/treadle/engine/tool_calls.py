@@ -7,16 +7,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from treadle.base.types import CallKey
-from treadle.chat.budget import over_budget
-from treadle.chat.state import Call, ChatState, runnable_calls
+from treadle.chat.budget import find_exhausted_limit
+from treadle.chat.state import Call, ChatState, list_runnable_calls
 from treadle.engine.deps import Deps
-from treadle.engine.examination import Doubtful, Ready, SettledCall, examine, try_out, unknown
-from treadle.engine.outcome import CallRun, Unknown, checkpoint, end, first_line, retry_once, workspace_events
+from treadle.engine.examination import Doubtful, Ready, SettledCall, examine, make_unknown_outcome, try_out
+from treadle.engine.outcome import (
+    CallRun,
+    Unknown,
+    build_workspace_events,
+    checkpoint,
+    end_call,
+    retry_once,
+    take_first_line,
+)
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice, UserInputRequested
-from treadle.protocol.tools import ToolSpec, effect_of
+from treadle.protocol.tools import ToolSpec, predict_effect
 
 UNKNOWN = (
     "The worker was lost while this ran; it is not known whether it took effect, and it was not run again. "
@@ -32,14 +40,14 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
         run = tenure.state.run
         if run is None or not _is_still_runnable(tenure, call) or tenure.leaving:
             return
-        if (over := over_budget(tenure.state, run, deps.clock.now_ms())) is not None:
+        if (over := find_exhausted_limit(tenure.state, run, deps.clock.now_ms())) is not None:
             if await _run_batch(tenure, batch, deps) is not STOPPED and _is_still_runnable(tenure, call):
                 await tenure.append(over)
             return
-        examined = await tenure.unless_stopped(examine(tenure, call, deps))
+        examined = await tenure.run_unless_stopped(examine(tenure, call, deps))
         if isinstance(examined, Stopped):  # a hook, the policy or the tool's own look; nothing was begun
             return
-        if isinstance(examined, Ready) and _may_join(batch, examined.tool.spec):
+        if isinstance(examined, Ready) and _can_join(batch, examined.tool.spec):
             batch.append(examined)
             continue
         if await _run_batch(tenure, batch, deps) is STOPPED or not _is_still_runnable(tenure, call):
@@ -60,7 +68,7 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     await _run_batch(tenure, batch, deps)
 
 
-def _may_join(batch: Sequence[Ready], spec: ToolSpec) -> bool:
+def _can_join(batch: Sequence[Ready], spec: ToolSpec) -> bool:
     """True if a call may run beside those of a batch: all read, or all belong to one tool that allows it."""
     return spec.parallel and all(one.tool.spec.read_only == spec.read_only for one in batch)
 
@@ -70,7 +78,7 @@ def _is_still_runnable(tenure: Tenure, call: Call) -> bool:
     then all open calls are closed already: nothing may take effect after that."""
     run = tenure.state.run
     is_going_on = run is not None and not run.stop
-    return is_going_on and any(ready.key == call.key for ready in runnable_calls(tenure.state))
+    return is_going_on and any(ready.key == call.key for ready in list_runnable_calls(tenure.state))
 
 
 async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stopped | None:
@@ -83,24 +91,24 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     events: list[Event] = []
     for ready in batch:
         call, spec = ready.invocation, ready.tool.spec
-        effect = effect_of(spec, call.arguments)
+        effect = predict_effect(spec, call.arguments)
         start = ExecutionStart(call.call, call.name, call.arguments, ready.summary, call.plan, spec.read_only, effect)
         events += (*ready.approved, start)
     if any(ready.invocation.plan is not None for ready in batch):
         events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)
     running = [run_one(tenure, ready.tool, ready.invocation, durable, deps) for ready in batch]
-    outcome = await tenure.unless_stopped(run_together(running))
+    outcome = await tenure.run_unless_stopped(run_together(running))
     if outcome is STOPPED:
         for ready in batch:
-            await stop(tenure, ready.tool, ready.invocation, deps)
+            await stop_call(tenure, ready.tool, ready.invocation, deps)
     return outcome
 
 
-async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
+async def stop_call(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
     """End the processes of a call for good. Its changes so far are recorded: they can be undone like any others."""
-    outcome = await end(tool, invocation)
-    events = await retry_once(lambda: workspace_events(invocation.call, outcome, deps))
+    outcome = await end_call(tool, invocation)
+    events = await retry_once(lambda: build_workspace_events(invocation.call, outcome, deps))
     if events := [*events, *(outcome.facts if outcome is not None else ())]:
         await tenure.record(*events)
 
@@ -122,11 +130,11 @@ async def run_one(
     """The effect itself, and its outcome. `may_have_begun`: a worker before this one may have begun it."""
     began, key = deps.clock.monotonic(), invocation.call
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
-    with deps.observer.working(tenure.state, key):
-        outcome = await CallRun(tool, invocation, deps, points).outcome(may_have_begun=may_have_begun)
+    with deps.observer.trace_work(tenure.state, key):
+        outcome = await CallRun(tool, invocation, deps, points).run_or_settle(may_have_begun=may_have_begun)
     tried_ms = sum(call.tried_ms for call in tenure.state.calls if call.key == key)
     took = round((deps.clock.monotonic() - began) * 1000) + tried_ms
-    await record_outcome(tenure, lambda: outcome_events(tenure.state, key, outcome, took, deps), durable=durable)
+    await record_outcome(tenure, lambda: build_outcome_events(tenure.state, key, outcome, took, deps), durable=durable)
 
 
 async def record_outcome(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, durable: bool = True) -> None:
@@ -145,13 +153,16 @@ async def record_outcome(tenure: Tenure, tell: Callable[[], Awaitable[list[Event
         ) from fault
 
 
-async def outcome_events(
+async def build_outcome_events(
     state: ChatState, call: CallKey, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
 ) -> list[Event]:
     """The one result of a call, and what else it brought. No secret gets into the log (S-11). After a question in the
     middle of a call the chat waits for the answer like for any other, and then goes on."""
     if isinstance(outcome, Unknown):
-        return [unknown(call, UNKNOWN), *await workspace_events(call, outcome.observed_outcome, deps)]
+        return [
+            make_unknown_outcome(call, UNKNOWN),
+            *await build_workspace_events(call, outcome.observed_outcome, deps),
+        ]
     if (question := outcome.question) is not None:
         action, text = f"{call}.{state.head + 1}", deps.redact(question.text)
         return [UserInputRequested(action, text, question.options, "elicitation", call, question.plan)]
@@ -167,9 +178,13 @@ async def outcome_events(
         outcome.success,
         result=text if outcome.success else "",
         error="" if outcome.success else text or "The tool failed and said nothing.",
-        result_summary=deps.redact(outcome.summary) or first_line(text),
+        result_summary=deps.redact(outcome.summary) or take_first_line(text),
         diff_stat=outcome.diff_stat, sandbox=outcome.sandbox, output=outcome.output, duration_ms=duration_ms,
         seen=outcome.known_files, shell=outcome.shell, effect=outcome.effect, images=outcome.images,
         hosts=tuple(map(deps.redact, outcome.hosts)),
     )  # fmt: skip
-    return [complete, *await workspace_events(call, outcome, deps), *(fact for fact in outcome.facts if is_news(fact))]
+    return [
+        complete,
+        *await build_workspace_events(call, outcome, deps),
+        *(fact for fact in outcome.facts if is_news(fact)),
+    ]

@@ -9,18 +9,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.logs import log_error, log_warning
-from treadle.base.types import CallKey, ChatId, new_id
-from treadle.chat.state import ChatState, OpenCheck, open_actions, runnable, status, summary, wake_ms
+from treadle.base.types import CallKey, ChatId, make_id
+from treadle.chat.state import (
+    ChatState,
+    OpenCheck,
+    build_summary,
+    compute_status,
+    find_wake_time,
+    is_runnable,
+    list_open_actions,
+)
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import find_begun_call
 from treadle.engine.log import Take
-from treadle.engine.loop import advance, effect_free_events
+from treadle.engine.loop import advance, derive_effect_free_events
 from treadle.engine.recovery import open_keys, settle_calls
 from treadle.engine.tenure import BUSY_PAUSE_S, WATCH_S, CancelScope, Tenure
-from treadle.engine.tool_calls import stop
+from treadle.engine.tool_calls import stop_call
 from treadle.errors import (
     ChatBusy,
     Damaged,
@@ -65,7 +73,7 @@ class Worker:
 
     def __init__(self, deps: Deps, name: str = "", *, concurrency: int = 0) -> None:
         self._deps = deps
-        self.name = name or new_id("w")
+        self.name = name or make_id("w")
         self.concurrency = concurrency
         self.changed = asyncio.Event()  # set whenever a chat was let go of: there may be room for another
         self.has_pool = False  # True if a pool claims the waiting chats, in the order that is fair to all owners (A-08)
@@ -81,7 +89,7 @@ class Worker:
         self._reserved = 0  # room for claims that are under way
         self._afterwards: set[asyncio.Task[None]] = set()  # what is left to do for chats that are not held any more
         self.leaving = False  # once set, nothing is taken any more, and what is driven is left at its next seam
-        deps.log.states.is_driven = self.holds
+        deps.log.states.is_driven = self.is_holding
         deps.log.on_news = self._drop_timer
         self._closing = False  # True if cancelled tasks close their calls: the next worker may be on another machine
 
@@ -98,16 +106,16 @@ class Worker:
     def full(self) -> bool:
         return self.leaving or (self.concurrency > 0 and self.load >= self.concurrency)
 
-    def driven(self, chat: ChatId) -> int | None:
+    def find_driven_epoch(self, chat: ChatId) -> int | None:
         """The epoch under which the chat is driven here, if it is."""
         hold = self._held.get(chat)
         return hold.lease.epoch if hold is not None else None
 
-    def holds(self, chat: ChatId) -> bool:
+    def is_holding(self, chat: ChatId) -> bool:
         return chat in self._held or chat in self._taken
 
     @contextlib.contextmanager
-    def taking(self, chat: ChatId) -> Iterator[Take | None]:
+    def open_take(self, chat: ChatId) -> Iterator[Take | None]:
         """For a command that is to be carried on here: the lease comes in its commit, and the chat is driven when the
         block ends. None while the chat is driven, or when there is no room; its place is kept for the block."""
         hold = self._held.get(chat)
@@ -118,7 +126,7 @@ class Worker:
         leases: list[Lease] = []
         self._reserved += 1
         try:
-            yield Take(self.name, lambda state: effect_free_events(state, self._deps), leases.append)
+            yield Take(self.name, lambda state: derive_effect_free_events(state, self._deps), leases.append)
         finally:
             self._reserved -= 1
             for lease in leases:
@@ -127,7 +135,7 @@ class Worker:
             self._make_room()
 
     @contextlib.contextmanager
-    def lending(self, chat: ChatId) -> Iterator[None]:
+    def lend_place(self, chat: ChatId) -> Iterator[None]:
         """For a chat that is driven here and waits for others: as long as the block lasts it takes no place from them,
         so that any number of workers, however small, gets them done."""
         self._lending.append(chat)
@@ -151,7 +159,7 @@ class Worker:
             if chat in self._held:
                 return
             is_known = hold.released and self._deps.log.peek(chat) is not None
-            if not (self._due(chat) if is_known else await self._is_waiting(chat)):
+            if not (self._is_due(chat) if is_known else await self._is_waiting(chat)):
                 return
         if not self.leaving and not self.has_pool:
             self._postponed[chat] = None
@@ -185,9 +193,9 @@ class Worker:
             self._deps.log.hold(lease)
         return lease
 
-    def _due(self, chat: ChatId) -> bool:
+    def _is_due(self, chat: ChatId) -> bool:
         state = self._deps.log.peek(chat)
-        return state is not None and (runnable(state) or 0 < wake_ms(state) <= self._deps.clock.now_ms())
+        return state is not None and (is_runnable(state) or 0 < find_wake_time(state) <= self._deps.clock.now_ms())
 
     def start(self, chat: ChatId) -> asyncio.Task[None]:
         """Drive a chat in the background; the task that does so already, if there is one."""
@@ -212,7 +220,7 @@ class Worker:
             log_error("chat %s cannot go on: %s", chat, error)
         # A command may have come while this drive found nothing to do and ended: with the lease, or behind its last
         # look at the store.
-        if chat in self._taken or (was_called and error is None and not self.leaving and self._due(chat)):
+        if chat in self._taken or (was_called and error is None and not self.leaving and self._is_due(chat)):
             self.start(chat)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
@@ -282,7 +290,7 @@ class Worker:
         while self._postponed and not self.full:
             chat = next(iter(self._postponed))
             del self._postponed[chat]
-            if self._deps.log.peek(chat) is None or self._due(chat):
+            if self._deps.log.peek(chat) is None or self._is_due(chat):
                 self.start(chat)
                 return
 
@@ -328,14 +336,14 @@ class Worker:
                     await self._deps.clock.sleep(rest_s)
                 finally:
                     hold.resting = False
-            faultpoint("lease.claimed")
-            state = await self._state(lease)
+            reach_faultpoint("lease.claimed")
+            state = await self._load_state(lease)
             tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._deps.renew_s * LEASE_S / RENEW_S)
             tenure.leaving = self.leaving
             await advance(tenure, self._deps)
             await self._put_right(tenure)
             try:
-                await self._deps.log.snapshot(tenure.state)
+                await self._deps.log.keep_snapshot(tenure.state)
             except StoreError as error:  # a cache: that it cannot be kept is no failure of the chat
                 log_warning("no snapshot of chat %s was kept: %s", lease.chat, error)
         except asyncio.CancelledError:
@@ -344,22 +352,22 @@ class Worker:
             raise
         finally:
             if tenure is None or not tenure.released:
-                faultpoint("lease.before_release")
+                reach_faultpoint("lease.before_release")
                 await asyncio.shield(self._release(lease))
         state = self._deps.log.peek(lease.chat) or tenure.state  # an answer may have come since the lease went back
-        if status(state) == "requires_action":
-            tenure.live(ActionRequired(open_actions(state)))
+        if compute_status(state) == "requires_action":
+            tenure.publish_live(ActionRequired(list_open_actions(state)))
             self._cancel_waking(lease.chat)
-            if due_ms := wake_ms(state):  # if this process ends before, the next claim acts on the deadline
+            if due_ms := find_wake_time(state):  # if this process ends before, the next claim acts on the deadline
                 delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
                 self._waking[lease.chat] = asyncio.get_running_loop().call_later(delay, self._wake, lease.chat)
 
     async def _put_right(self, tenure: Tenure) -> None:
         """A chat with nothing to do, whose line in the store says otherwise, would be claimed again and again. If a
         command came in between, its line is the newer one and stays."""
-        if tenure.released or runnable(tenure.state):
+        if tenure.released or is_runnable(tenure.state):
             return
-        line = summary(tenure.state)
+        line = build_summary(tenure.state)
         store, chat = self._deps.store, line.chat
         stored_summary = (await store.get(chat)).summary
         if (stored_summary.runnable, stored_summary.wake_ms) != (line.runnable, line.wake_ms):
@@ -370,7 +378,7 @@ class Worker:
                 await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
                 tenure.released = True
 
-    async def _state(self, lease: Lease) -> ChatState:
+    async def _load_state(self, lease: Lease) -> ChatState:
         """The state to begin from: the cached state if it is the whole log as of the lease, else the loaded one."""
         cached_state = self._deps.log.peek(lease.chat)
         if cached_state is not None and cached_state.head == lease.head:
@@ -385,7 +393,7 @@ class Worker:
 
     def _drop_timer(self, chat: ChatId) -> None:
         """A chat that was answered, interrupted or deleted has no deadline to be woken for."""
-        if chat in self._waking and ((state := self._deps.log.peek(chat)) is None or not wake_ms(state)):
+        if chat in self._waking and ((state := self._deps.log.peek(chat)) is None or not find_wake_time(state)):
             self._cancel_waking(chat)
 
     def _cancel_waking(self, chat: ChatId) -> None:
@@ -436,10 +444,10 @@ class Worker:
 
     async def _wait_for_tasks(self, timeout_s: float) -> bool:
         """Wait until no chat is driven any more. True if one still is after `timeout_s`."""
-        tasks = self._tasks()
+        tasks = self._list_tasks()
         return bool(tasks and (await asyncio.wait(tasks, timeout=timeout_s))[1])
 
-    def _tasks(self) -> set[asyncio.Task[Any]]:
+    def _list_tasks(self) -> set[asyncio.Task[Any]]:
         return {*self._driving.values(), *(hold.task for hold in (*self._held.values(), *self._ending))}
 
     async def close(self) -> None:
@@ -447,7 +455,7 @@ class Worker:
         self.leaving = True
         for timer in self._waking.values():
             timer.cancel()
-        tasks = self._tasks() | self._afterwards
+        tasks = self._list_tasks() | self._afterwards
         if self._renewing is not None:
             tasks.add(self._renewing)
         for task in tasks:
@@ -467,7 +475,7 @@ async def withdraw(tenure: Tenure, deps: Deps) -> None:
             state = await deps.log.load(tenure.state.chat)
             for key in mine.difference(open_keys(state)):
                 with contextlib.suppress(LeaseLost):
-                    await _end(tenure, key, deps)
+                    await _end_call(tenure, key, deps)
             mine.intersection_update(open_keys(state))
             if mine:
                 await deps.store.wait(state.chat, state.head, WATCH_S)
@@ -482,26 +490,26 @@ async def close_calls(tenure: Tenure, deps: Deps) -> None:
     """End the running commands and record their results, because this worker must exit and the next one may be on
     another machine, where their outcome could not be found out. Calls that may be repeated are left to be repeated."""
     for key in open_keys(tenure.state):
-        if _check_of(tenure.state, key) is not None:
-            await _end(tenure, key, deps)
+        if _find_check(tenure.state, key) is not None:
+            await _end_call(tenure, key, deps)
             await tenure.record(CheckCompleted(key, False, synthetic="lost"))
         elif (started_call := _find_call_by_key(tenure, key, deps)) and not (
             started_call[0].spec.read_only or started_call[0].spec.idempotent
         ):
-            await _end(tenure, key, deps)
+            await _end_call(tenure, key, deps)
             for call in tenure.state.calls:
                 if call.key == key and call.phase == "started":
                     await settle_calls(tenure, [call], deps)
 
 
-async def _end(tenure: Tenure, key: CallKey, deps: Deps) -> None:
-    if (check := _check_of(tenure.state, key)) is not None:
+async def _end_call(tenure: Tenure, key: CallKey, deps: Deps) -> None:
+    if (check := _find_check(tenure.state, key)) is not None:
         await stop_check(tenure, check, deps)
     if (started_call := _find_call_by_key(tenure, key, deps)) is not None:
-        await stop(tenure, *started_call, deps)
+        await stop_call(tenure, *started_call, deps)
 
 
-def _check_of(state: ChatState, key: CallKey) -> OpenCheck | None:
+def _find_check(state: ChatState, key: CallKey) -> OpenCheck | None:
     return state.run.check if state.run is not None and state.run.check and state.run.check.check == key else None
 
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import msgspec
 
 from treadle.adapters.models.base import check_effort
-from treadle.adapters.models.keys import stored_access
-from treadle.adapters.models.providers import recipient
+from treadle.adapters.models.keys import read_stored_access
+from treadle.adapters.models.providers import describe_recipient
 from treadle.adapters.models.registry import ModelRegistry, OneModel
 from treadle.adapters.policy.redaction import Redactor
-from treadle.adapters.policy.rules import RuleBook, rules_of
+from treadle.adapters.policy.rules import RuleBook, collect_rules
 from treadle.adapters.policy.standard import StandardPolicy
-from treadle.adapters.policy.trust import Consent, Trust, disclosure
-from treadle.adapters.stores import store_of
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.policy.trust import Consent, Trust, render_disclosure
+from treadle.adapters.stores import as_store
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.paths.resolve import identify
 from treadle.base import host_patterns
-from treadle.base.types import CallKey, ChatId, Clock, SystemClock, home_of, new_chat_id
+from treadle.base.types import CallKey, ChatId, Clock, SystemClock, get_home, make_chat_id
 from treadle.chat.fold import change_options
 from treadle.engine.deps import Deps
 from treadle.engine.effects import spill
@@ -38,12 +38,12 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.errors import ConfigError, InvalidInput, unknown_names
+from treadle.errors import ConfigError, InvalidInput, describe_unknown_names
 from treadle.library import model_choice
 from treadle.library.chat import Chat, Prepared
 from treadle.library.commands import ChatHome
 from treadle.library.jobs import Job, JobRegistry
-from treadle.library.prompt import read_instructions, system_text
+from treadle.library.prompt import build_system_text, read_instructions
 from treadle.library.titles import Titles
 from treadle.library.tool_setup import ToolSetup, bind_root
 from treadle.ports.commands import Allowance
@@ -127,25 +127,25 @@ class Agent:
         self.warnings: list[str] = []
         self._instructions, self._skills, self._extensions = instructions, skills, extensions
         self._env = os.environ if env is None else env
-        self._home = self.home = Path(home) if home is not None else home_of(self._env)
+        self._home = self.home = Path(home) if home is not None else get_home(self._env)
         self.rules = RuleBook(self._home, clock)
-        self.consent = Consent(self._home, accepted, self._recipient if model is None else lambda _: "")
+        self.consent = Consent(self._home, accepted, self._find_recipient if model is None else lambda _: "")
         self._trust, self._standard = Trust(self._home), policy is None
         self._mcp_given = mcp
         self._mcp: McpServers | None = None
-        opened_store, now = store_of(store), clock or SystemClock()
+        opened_store, now = as_store(store), clock or SystemClock()
         shared = bool(getattr(opened_store, "shared", False))
-        secrets = Redactor(self._env, stored_access(self._home).keys) if redact is None else redact
+        secrets = Redactor(self._env, read_stored_access(self._home).keys) if redact is None else redact
         observer = self._make_observer(telemetry, opened_store)
-        self._setup = ToolSetup(opened_store, self._env, self._home, secrets, shared, allowance, self._rules_of)
+        self._setup = ToolSetup(opened_store, self._env, self._home, secrets, shared, allowance, self._collect_rules)
         self._tools = self._make_tools(tools, builtin=builtin, plugins=plugins)
         log = Log(opened_store, Hub(), now, secrets, relays=relays or shared, observer=observer)
         deps = Deps(
-            *(opened_store, OneModel(model) if model is not None else models or self._registry(), self._tools),
+            *(opened_store, OneModel(model) if model is not None else models or self._make_registry(), self._tools),
             *(policy or StandardPolicy(self.rules, now.now_ms), log, now),
-            *(lambda files: spill(files, opened_store), system_text), retry_base_s=retry_base_s,
+            *(lambda files: spill(files, opened_store), build_system_text), retry_base_s=retry_base_s,
             retry_limit_s=retry_limit_s, silence_s=silence_s, answer_s=answer_s, renew_s=renew_s, observer=observer,
-            redact=secrets, redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
+            redact=secrets, redact_live=secrets.make_live_text if isinstance(secrets, Redactor) else lambda: secrets,
             shared=shared,
         )  # fmt: skip
         self.deps = self._connect_deps(deps, hooks if isinstance(hooks, Sequence) else [hooks])
@@ -153,16 +153,16 @@ class Agent:
         self.titles = Titles(self.deps, titles)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self.chat_home = ChatHome(
-            *(self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check),
-            *(self.chat, self.delete_chat, self._children, self._list_views, self._claim_world),
-        )
+            self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check_permission_files,
+            self.chat, self.delete_chat, self._list_children, self._list_views, self._claim_world,
+        )  # fmt: skip
 
     def _make_observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
         if telemetry is False:
             return Observer()
-        from treadle.adapters.telemetry.watcher import observer_of
+        from treadle.adapters.telemetry.watcher import make_observer
 
-        return observer_of(telemetry, store, self.warnings.append)
+        return make_observer(telemetry, store, self.warnings.append)
 
     def _make_tools(self, tools: Sequence[Tool], *, builtin: bool, plugins: bool) -> Tools:
         if plugins:
@@ -172,17 +172,17 @@ class Agent:
             tools = [*tools, *plugin_tools]
             self.warnings += warnings
         context = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
-        return Tools(builtins(context) if builtin else (), [*tools], self._mcp_source)
+        return Tools(make_builtin_tools(context) if builtin else (), [*tools], self._find_mcp_source)
 
     def _connect_deps(self, deps: Deps, hooks: Sequence[Hooks]) -> Deps:
-        project_hooks = self._setup.project_hooks(self._trust, self.warnings.append)
+        project_hooks = self._setup.make_project_hooks(self._trust, self.warnings.append)
         return msgspec.structs.replace(
             deps,
             hooks=Chain([*self._setup.watch_hooks(hooks), *project_hooks]),
             tidy=self._tidy,
             on_chat_released=self._release_chat,
             restorer=SnapshotRestorer(deps.store, self._setup.snapshots_of),
-            branch=self._setup.branch,
+            branch=self._setup.make_run_branch,
             bind=bind_root,
         )
 
@@ -205,21 +205,21 @@ class Agent:
         """As `choose_model`; ConfigError names the choices. `flag`: the flag or setting that names a model."""
         if (choice := await self.choose_model()) is None:
             registry = self._model_registry
-            keys = model_choice.providers_with_key(registry) if registry is not None else {}
-            raise ConfigError(model_choice.no_model_text(keys, flag))
+            keys = model_choice.find_providers_with_key(registry) if registry is not None else {}
+            raise ConfigError(model_choice.describe_missing_model(keys, flag))
         return choice
 
     def remember_model(self, model: str) -> None:
         """The user works with this model now: a later chat that names none begins with it."""
         model_choice.LastModel(self._home).remember(model)
 
-    def _recipient(self, ref: str) -> str:
-        return recipient(ref, {**stored_access(self._home).addresses, **self._env})
+    def _find_recipient(self, ref: str) -> str:
+        return describe_recipient(ref, {**read_stored_access(self._home).addresses, **self._env})
 
-    def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
-        return rules_of(self.rules, root, options, self.deps.clock.now_ms())
+    def _collect_rules(self, root: str, options: ChatOptions) -> Sequence[Rule]:
+        return collect_rules(self.rules, root, options, self.deps.clock.now_ms())
 
-    def _registry(self) -> Models:
+    def _make_registry(self) -> Models:
         registry = ModelRegistry(self._env, home=self._home)
         self.warnings += registry.catalogue.warnings
         return registry
@@ -242,8 +242,8 @@ class Agent:
         """Copy-on-write worlds of projects, in which chats work: see `treadle.library.worlds`."""
         from treadle.library.worlds.worlds import Worlds  # most users have none
 
-        begin = lambda options: self.begin(new_chat_id(), options)  # noqa: E731 - it is given away
-        return Worlds(self._setup.worlds, self.deps, self.options, begin, self.job_registry.works_in)
+        begin = lambda options: self.begin(make_chat_id(), options)  # noqa: E731 - it is given away
+        return Worlds(self._setup.worlds, self.deps, self.options, begin, self.job_registry.has_jobs_in)
 
     @cached_property
     def subagents(self) -> "AgentSubagents":
@@ -266,7 +266,7 @@ class Agent:
         """The files of a project, or of the world of it."""
         return self._setup.context.workspace_of(*project)
 
-    def _mcp_source(self, options: ChatOptions) -> "ToolSource | None":
+    def _find_mcp_source(self, options: ChatOptions) -> "ToolSource | None":
         servers = self.servers_of(options)
         return servers.hub if servers is not None else None
 
@@ -306,7 +306,7 @@ class Agent:
         """A chat, new or by its id. Options may be given as an object, by the name of a preset, and as keywords, each
         of which wins over those before; for a chat that exists they change what they name. Nothing is written before
         the chat is first used."""
-        if unknown := unknown_names("option", changes, ChatOptions.__struct_fields__):
+        if unknown := describe_unknown_names("option", changes, ChatOptions.__struct_fields__):
             raise InvalidInput(unknown)
         if preset is not None and preset not in o.PRESETS:
             raise InvalidInput(f"there is no preset {preset!r}; there is: {', '.join(o.PRESETS)}")
@@ -324,16 +324,16 @@ class Agent:
         new_options = self._change_options(options or self.options, option_values)
         if "reasoning_effort" in option_values and not new_options.agent:
             check_effort(self.deps.models, new_options.model, new_options.reasoning_effort)
-        return self.begin(new_chat_id(), new_options)
+        return self.begin(make_chat_id(), new_options)
 
     def begin(self, id: str, options: ChatOptions) -> Chat:
         """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""
         return Chat(self.chat_home, ChatId(id), self.prepare(options))
 
-    def _check(self) -> None:
+    def _check_permission_files(self) -> None:
         if self._standard:
-            self.rules.all()
-        self._trust.all()
+            self.rules.list_rules()
+        self._trust.list_trusted()
 
     def prepare(self, options: ChatOptions, highest: str = "", owner: str = "", own_world: str = "") -> Prepared:
         """Prepare a new chat with these options: bind it to the folder at its root's path, and read the instructions of
@@ -355,11 +355,11 @@ class Agent:
         usable = options.tools is None or "use_skill" in options.tools
         if self._skills and usable and options.root and not options.skills:
             # The user's own are for the user: other people's chats on a server get the project's alone.
-            derived["skills"] = self.documents.skills(options.project, include_own=not highest)
+            derived["skills"] = self.documents.read_skills(options.project, include_own=not highest)
         if (options := msgspec.structs.replace(options, **derived)) == self._prepared:
             options = self._prepared  # chats that begin alike share them, and what is known by them
         self._prepared = options
-        return Prepared(options, self._notices(options.model), self.tool_warnings(options))
+        return Prepared(options, self._make_notices(options.model), self.tool_warnings(options))
 
     @cached_property
     def documents(self) -> "Documents":
@@ -370,15 +370,15 @@ class Agent:
 
     def own_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
         """Prompts under a name, by their names: the user's if `own`, and the project's trusted ones."""
-        return self.documents.commands(project, include_own=include_own)
+        return self.documents.read_commands(project, include_own=include_own)
 
     def custom_agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
         """Ways to work under a name, by their names: the user's if `own`, and the project's trusted ones."""
-        return self.documents.agents(project, include_own=include_own)
+        return self.documents.read_agents(project, include_own=include_own)
 
     def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
         """Return warnings about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""
-        return self._tools.warnings(options)
+        return self._tools.list_warnings(options)
 
     def _change_options(self, options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
         try:
@@ -398,13 +398,13 @@ class Agent:
 
         await delete_chat(self.deps, self.job_registry, ChatId(id), owner)
 
-    async def _children(self, chat: ChatId) -> list[ChildView]:
-        from treadle.library.subagents.children import tree
+    async def _list_children(self, chat: ChatId) -> list[ChildView]:
+        from treadle.library.subagents.children import list_descendants
 
-        return await tree(self.deps, chat)
+        return await list_descendants(self.deps, chat)
 
     async def _list_views(self) -> "list[ModelView]":
-        return [model_choice.model_view(each) for each in await self.list_models()]
+        return [model_choice.make_model_view(each) for each in await self.list_models()]
 
     async def _claim_world(self, options: ChatOptions) -> None:
         if options.world:
@@ -412,13 +412,13 @@ class Agent:
 
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""
-        return await self.job_registry.all()
+        return await self.job_registry.list_all_jobs()
 
-    def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
+    def _make_notices(self, ref: str) -> tuple[ModelNotice, ...]:
         """The notice that the model's provider gets to see the project, if the user has not seen it yet (S-10)."""
-        if not (missing_consent := self.consent.missing(ref)):
+        if not (missing_consent := self.consent.find_unknown_recipient(ref)):
             return ()
-        if (text := disclosure(missing_consent)) not in self.warnings:
+        if (text := render_disclosure(missing_consent)) not in self.warnings:
             self.warnings.append(text)
         return (ModelNotice("consent", text),)
 

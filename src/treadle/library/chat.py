@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import msgspec
 
-from treadle.base.types import ChatId, new_id
-from treadle.chat.applying import tool_options
-from treadle.chat.state import ChatState, open_actions, starts_queued, status
-from treadle.engine.effects import whole_list
+from treadle.base.types import ChatId, make_id
+from treadle.chat.applying import get_tool_options
+from treadle.chat.state import ChatState, can_start_queue, compute_status, list_open_actions
+from treadle.engine.effects import load_full_event
 from treadle.engine.hub import Subscription
 from treadle.errors import NotFound
 from treadle.library.command_stream import Answer, CommandStream, collect
@@ -25,7 +25,7 @@ from treadle.protocol.content import Image
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.views import ChildView, Status, shown_status
+from treadle.protocol.views import ChildView, Status, get_shown_status
 
 if TYPE_CHECKING:
     from treadle.library.structured import Structured
@@ -78,7 +78,7 @@ class Chat:
     ) -> CommandStream:
         """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `traceparent`: the span
         that the trace of its run goes on from, as the W3C writes it."""
-        return CommandStream(self, c.Send(content, delivery, tuple(images), new_id("q"), traceparent))
+        return CommandStream(self, c.Send(content, delivery, tuple(images), make_id("q"), traceparent))
 
     def submit(self, results: Mapping[str, Any] | Sequence[c.Result]) -> CommandStream:
         """Answer the chat's open client tools: outputs by tool_call_id, or Results (A-03)."""
@@ -112,9 +112,9 @@ class Chat:
         for call in state.calls:
             if call.key != action.call:
                 continue
-            request = tools.resolve_call(call.request, tool_options(state))
-            if (tool := tools.find(request.name, tool_options(state))) is not None:
-                read = tools.arguments(tool if isinstance(tool, ToolSpec) else tool.spec, request.arguments)
+            request = tools.resolve_call(call.request, get_tool_options(state))
+            if (tool := tools.find(request.name, get_tool_options(state))) is not None:
+                read = tools.parse_arguments(tool if isinstance(tool, ToolSpec) else tool.spec, request.arguments)
                 return call.arguments or (read if isinstance(read, dict) else {})
         raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
 
@@ -123,7 +123,7 @@ class Chat:
 
     def edit(self, message: int, content: str, *, files: bool = False) -> CommandStream:
         """Replace your message at this seq and run again; with `files` those go back to that point first (L-09)."""
-        return CommandStream(self, c.Edit(message, content, files, new_id("u") if files else ""))
+        return CommandStream(self, c.Edit(message, content, files, make_id("u") if files else ""))
 
     def apply(
         self, path: str = "", *, content: str | None = None, block: int = 0, patch: str | None = None
@@ -189,11 +189,13 @@ class Chat:
 
     async def fork(self, seq: int = 0) -> "Chat":
         """Begin a new chat as a copy of this one up to an event; without `seq` the whole of it."""
-        from treadle.library.transfer import fork
+        from treadle.library.transfer import fork_chat
 
         await self.open()
         store = self._deps.store
-        return self.get_chat(await fork(store, self.id, seq or await store.head(self.id), clock=self._deps.clock))
+        return self.get_chat(
+            await fork_chat(store, self.id, seq or await store.read_head(self.id), clock=self._deps.clock)
+        )
 
     async def export(self) -> bytes:
         """The whole log as JSON lines."""
@@ -213,7 +215,7 @@ class Chat:
     @property
     def driven_here(self) -> bool:
         """True if a worker of this process drives the chat now."""
-        return self._home.worker.holds(self.id)
+        return self._home.worker.is_holding(self.id)
 
     @cached_property
     def files(self) -> ChatFiles:
@@ -223,7 +225,7 @@ class Chat:
     async def jobs(self) -> list[Job]:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
         await self.open()
-        return await self._home.jobs.of(self.id)
+        return await self._home.jobs.list_jobs(self.id)
 
     async def children(self) -> list[ChildView]:
         """The chats that its calls began, and theirs, each behind the one that began it."""
@@ -235,12 +237,12 @@ class Chat:
 
     async def status(self) -> Status:
         """The status as people see it: a chat whose worker died is pending, not running (A-08)."""
-        chat_status = status(await self.state())
-        return shown_status(chat_status, chat_status != "running" or (await self._deps.store.get(self.id)).leased)
+        chat_status = compute_status(await self.state())
+        return get_shown_status(chat_status, chat_status != "running" or (await self._deps.store.get(self.id)).leased)
 
     async def actions(self) -> tuple[e.OpenAction, ...]:
         """Return the actions that the chat waits for."""
-        return open_actions(await self.state())
+        return list_open_actions(await self.state())
 
     async def events(self, after_seq: int = 0, limit: int = 0) -> list[e.Envelope]:
         """The log, from behind `after_seq`; at most `limit` events if it is not 0."""
@@ -260,7 +262,7 @@ class Chat:
 
     async def load_full_event(self, envelope: e.Envelope) -> e.Envelope:
         """An event with all files that it is about, where the log lists only the first."""
-        return await whole_list(self._deps.store, envelope)
+        return await load_full_event(self._deps.store, envelope)
 
     @overload
     async def ask(self, content: str) -> Answer: ...
@@ -291,7 +293,7 @@ class Chat:
     def _stamp_rule(self, rule: Rule | None) -> Rule | None:
         if rule is None:
             return None
-        return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())
+        return msgspec.structs.replace(rule, id=rule.id or make_id("r"), created_ms=self._deps.clock.now_ms())
 
     async def carry_out(
         self, command: c.Command | None, on_state: Callable[[ChatState], None] | None = None, *, work: bool = True
@@ -302,7 +304,7 @@ class Chat:
                 self._home, self.id, [command], prepare=self.open, on_state=on_state, work=work
             )
         state = await self.state()
-        if status(state) == "pending":
+        if compute_status(state) == "pending":
             self._home.check()
         if on_state is not None:
             on_state(state)
@@ -320,47 +322,49 @@ class Chat:
             if after_seq is not None and after_seq < reader.began:
                 for record in await self._deps.store.read(self.id, after_seq, reader.began - after_seq):
                     yield wire.decode(self.id, record)
-            quiet = status(state) in ("idle", "error")
+            quiet = compute_status(state) in ("idle", "error")
             if quiet and reader.untouched:
-                yield e.Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
+                yield e.Envelope(0, self.id, self._deps.clock.now_ms(), _make_idle_event(state))
                 return
             queued = command.queue_id if isinstance(command, c.Send) else ""
             if all(item.id != queued for item in state.queue):
                 queued = ""
             reached = reader.began
             while True:
-                envelope = reader.take() or await self._next(reader)
+                envelope = reader.take() or await self._wait_for_news(reader)
                 data = envelope.data
                 if (reached := max(reached, envelope.seq)) < state.head and isinstance(data, e.ActionRequired):
                     continue  # the question that this command answers
                 yield envelope
                 if type(data) not in _TURNING:
                     continue  # nearly all that comes ends nothing
-                if queued and _settles(data, queued):
+                if queued and _is_queued_settled(data, queued):
                     queued = ""
-                if isinstance(data, e.ActionRequired) or (isinstance(data, e.SessionIdle) and self._over(data, queued)):
+                if isinstance(data, e.ActionRequired) or (
+                    isinstance(data, e.SessionIdle) and self._is_over(data, queued)
+                ):
                     return
-                if isinstance(data, e.CompactionComplete) and self._at_rest(envelope.seq):
+                if isinstance(data, e.CompactionComplete) and self._is_at_rest(envelope.seq):
                     return
         finally:
             for reader in readers:
                 reader.close()
 
-    def _at_rest(self, seq: int) -> bool:
+    def _is_at_rest(self, seq: int) -> bool:
         """True if the log ends at `seq` without a run: the compaction of an idle chat ends none."""
         state = self._deps.log.peek(self.id)
-        return state is not None and state.head == seq and status(state) in ("idle", "error")
+        return state is not None and state.head == seq and compute_status(state) in ("idle", "error")
 
-    def _over(self, idle: e.SessionIdle, queued: str) -> bool:
+    def _is_over(self, idle: e.SessionIdle, queued: str) -> bool:
         """True if this ends the follower's stream: no edit began the next run, and `queued` has none to come."""
         state = self._deps.log.peek(self.id)
         if idle.reason == "superseded":
             return False
         if not queued or state is None:
             return True
-        return any(item.id == queued for item in state.queue) and state.run is None and not starts_queued(state)
+        return any(item.id == queued for item in state.queue) and state.run is None and not can_start_queue(state)
 
-    async def _next(self, reader: Subscription) -> e.Envelope:
+    async def _wait_for_news(self, reader: Subscription) -> e.Envelope:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
         log, store = self._deps.log, self._deps.store
         while True:
@@ -377,19 +381,19 @@ class Chat:
             if not drive.done():
                 continue
             state = await read_patiently(lambda: log.load(self.id), PATIENCE_S)
-            if state.head == reader.reached and status(state) == "requires_action":
-                return e.Envelope(0, self.id, self._deps.clock.now_ms(), e.ActionRequired(open_actions(state)))
-            if state.head == reader.reached and status(state) in ("idle", "error"):  # no run, so no idle event
-                return e.Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
+            if state.head == reader.reached and compute_status(state) == "requires_action":
+                return e.Envelope(0, self.id, self._deps.clock.now_ms(), e.ActionRequired(list_open_actions(state)))
+            if state.head == reader.reached and compute_status(state) in ("idle", "error"):  # no run, so no idle event
+                return e.Envelope(0, self.id, self._deps.clock.now_ms(), _make_idle_event(state))
             await read_patiently(lambda: store.wait(self.id, reader.reached, FOLLOW_S), PATIENCE_S)
             await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
 
 
-def _idle(state: ChatState) -> e.SessionIdle:
+def _make_idle_event(state: ChatState) -> e.SessionIdle:
     return e.SessionIdle(state.last_end or "done", state.last_why)
 
 
-def _settles(data: e.Event, queued: str) -> bool:
+def _is_queued_settled(data: e.Event, queued: str) -> bool:
     """True if the event decides the queued message: it was delivered or deleted."""
     if isinstance(data, e.QueueChanged):
         return data.op == "deleted" and data.id == queued

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.adapters.models.base import check_effort
 from treadle.base.types import ChatId
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, build_summary
 from treadle.engine.deps import Deps
 from treadle.engine.log import Answer
 from treadle.engine.worker import Worker
@@ -74,13 +74,13 @@ async def execute_commands(
     rule = decision.rule if decision is not None else None
     state: ChatState | None = None
     try:
-        with home.worker.taking(chat) if work else nullcontext() as take:
+        with home.worker.open_take(chat) if work else nullcontext() as take:
             try:
                 state = await home.deps.log.execute(chat, commands, on_state, take, answer)
             except Refused as refusal:
                 if decision is None or refusal.reason != "no_such_action":
                     raise
-                if (rule := await _recorded_rule(home, chat, decision)) is None:
+                if (rule := await _find_recorded_rule(home, chat, decision)) is None:
                     raise
                 state = await home.deps.log.load(chat)
                 if on_state is not None:
@@ -95,7 +95,7 @@ async def execute_commands(
 
 
 def go_on(home: ChatHome, state: ChatState) -> None:
-    if summary(state).runnable:
+    if build_summary(state).runnable:
         home.worker.start(state.chat)
 
 
@@ -119,11 +119,11 @@ async def save_rule(home: ChatHome, rule: Rule, state: ChatState) -> None:
         ) from error
 
 
-async def _recorded_rule(home: ChatHome, chat: ChatId, command: c.Decide) -> Rule | None:
+async def _find_recorded_rule(home: ChatHome, chat: ChatId, command: c.Decide) -> Rule | None:
     """The rule of the recorded answer that this command repeats; None if it repeats none that made such a rule."""
     if command.rule is None:
         return None
-    answer = await home.deps.log.recorded_answer(chat, command.action)
+    answer = await home.deps.log.find_recorded_answer(chat, command.action)
     if answer is None or answer.rule is None or answer.decision != command.decision:
         return None
     expected = msgspec.structs.replace(

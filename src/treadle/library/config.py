@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 import msgspec
 from msgspec import Meta
 
-from treadle.base.types import HOME_VARIABLE, home_of
-from treadle.errors import ConfigError, InvalidInput, did_you_mean
+from treadle.base.types import HOME_VARIABLE, get_home
+from treadle.errors import ConfigError, InvalidInput, suggest_name
 from treadle.ports.commands import Allowance, Limits
 from treadle.ports.sandbox import Demand
 from treadle.protocol import options as o
@@ -46,7 +46,7 @@ _Count = Annotated[int, Meta(ge=0, le=o.MAX_COUNT)]
 _Amount = Annotated[float, Meta(ge=0, le=o.MAX_SECONDS)]
 
 
-def _bounds_of(option: str) -> Meta:
+def _get_bounds(option: str) -> Meta:
     """The bounds of an option of chats hold for the setting of its name."""
     return o.NUMBER_BOUNDS[option].as_meta()
 
@@ -60,16 +60,16 @@ class Settings(msgspec.Struct, frozen=True):
     profile: str = ""
     preset: o.Preset | Literal[""] = ""
     mode: o.Mode = "ask"
-    max_turns: Annotated[int, _bounds_of("max_turns")] = 100
+    max_turns: Annotated[int, _get_bounds("max_turns")] = 100
     on_limit: o.OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
     budget_tokens: _Count = 0
     budget_wall_s: _Amount = 0.0
     budget_turns: _Count = 0
     budget_tool_calls: _Count = 0
-    temperature: Annotated[float, _bounds_of("temperature")] | None = None
-    max_tokens: Annotated[int, _bounds_of("max_tokens")] = 0
-    context_window: Annotated[int, _bounds_of("context_window")] = 0
+    temperature: Annotated[float, _get_bounds("temperature")] | None = None
+    max_tokens: Annotated[int, _get_bounds("max_tokens")] = 0
+    context_window: Annotated[int, _get_bounds("context_window")] = 0
     reasoning_effort: o.ReasoningEffort | Literal[""] = ""
     compaction_effort: o.ReasoningEffort | Literal[""] = ""
     summarize: bool = True
@@ -89,8 +89,8 @@ class Settings(msgspec.Struct, frozen=True):
     diagnose: bool = True
     instructions: bool = True
     skills: bool = True
-    subagents: Annotated[int, _bounds_of("subagents")] = 8
-    subagent_depth: Annotated[int, _bounds_of("subagent_depth")] = 2
+    subagents: Annotated[int, _get_bounds("subagents")] = 8
+    subagent_depth: Annotated[int, _get_bounds("subagent_depth")] = 2
     extensions: tuple[str, ...] = ()
     mcp: bool = True
     sandbox: Demand = "auto"
@@ -127,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True):
     serve_network: tuple[str, ...] = ()
     serve_operators: tuple[str, ...] = ()
 
-    def chat_options(self, root: str) -> o.ChatOptions:
+    def make_chat_options(self, root: str) -> o.ChatOptions:
         budget = o.Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()})
         return o.ChatOptions(root=root, run_budget=budget, **{name: getattr(self, name) for name in OF_CHATS})
 
@@ -153,7 +153,7 @@ class Config(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     hooks: "tuple[Hook, ...]" = ()  # Programs that look at every call, in the order of the file (E-03).
 
-    def model_of(self, name: str) -> str:
+    def resolve_model(self, name: str) -> str:
         """The model that a name of the user's stands for; any other name is its own."""
         return self.settings.aliases.get(name, name)
 
@@ -167,14 +167,14 @@ class Config(msgspec.Struct, frozen=True):
         return self.settings.store or self.database
 
 
-def variable(name: str) -> str:
+def make_variable_name(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
 def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Config:
     """Read all sources. Flags that are None were not given. ConfigError names the source and the key."""
     env = os.environ if environment is None else environment
-    home = home_of(env)
+    home = get_home(env)
     values: dict[str, Any] = {}
     sources = dict.fromkeys(Settings.__struct_fields__, "default")
     warnings: list[str] = []
@@ -188,27 +188,27 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     profiles = file_settings.pop("profiles", {})
     for name, value in file_settings.items():
         if name not in sources:
-            suggestion = did_you_mean(name, sources)
+            suggestion = suggest_name(name, sources)
             warnings.append(f"{file}: there is no setting {name!r}{suggestion or ';'} it is ignored")
             continue
         values[name] = _convert_value(name, value, f"{file}: {name}", strict=True)
         sources[name] = f"file {file}"
-    known_variables = {HOME_VARIABLE, *OTHER_VARIABLES, *map(variable, sources)}
+    known_variables = {HOME_VARIABLE, *OTHER_VARIABLES, *map(make_variable_name, sources)}
     warnings += [  # a variable with our prefix that does not exist is probably misspelt
-        f"there is no variable {name}{did_you_mean(name, known_variables, PREFIX) or ';'} it is ignored"
+        f"there is no variable {name}{suggest_name(name, known_variables, PREFIX) or ';'} it is ignored"
         for name in sorted(env.keys() - known_variables)
         if name.startswith(PREFIX) and not name.startswith(PROGRAM_PREFIX)
     ]
     for name in sources:
-        if raw_value := env.get(variable(name), ""):
-            values[name] = _convert_value(name, raw_value, variable(name), strict=False)
-            sources[name] = f"environment {variable(name)}"
+        if raw_value := env.get(make_variable_name(name), ""):
+            values[name] = _convert_value(name, raw_value, make_variable_name(name), strict=False)
+            sources[name] = f"environment {make_variable_name(name)}"
     for name, value in (flags or {}).items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
             values[name] = _convert_value(name, value, flag, strict=True)
             sources[name] = f"flag {flag}"
-    _profile(values, sources, profiles, file)
+    _apply_profile(values, sources, profiles, file)
     if (preset := values.get("preset")) and "(profile " not in sources["preset"]:
         _put(values, sources, o.PRESETS[preset], f"{sources['preset']} ({preset})")
     if (alias := values.get("model", "")) in values.get("aliases", {}):
@@ -217,7 +217,7 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     return Config(home, Settings(**values), sources, tuple(warnings), hooks)
 
 
-def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, file: Path) -> None:
+def _apply_profile(values: dict[str, Any], sources: dict[str, str], profiles: object, file: Path) -> None:
     """Settings of the user's under one name: the table `[profiles.NAME]` of the file."""
     profile = values.get("profile")
     if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
@@ -225,12 +225,12 @@ def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, 
     if not profile:
         return
     if profile not in profiles:
-        profile_names, suggestion = ", ".join(sorted(profiles)) or "none", did_you_mean(profile, profiles) or ";"
+        profile_names, suggestion = ", ".join(sorted(profiles)) or "none", suggest_name(profile, profiles) or ";"
         raise ConfigError(f"there is no profile {profile!r} in {file}{suggestion} there is: {profile_names}")
     profile_values = {}
     for name, value in profiles[profile].items():
         if name not in sources or name in ("profile", "aliases"):
-            suggestion = did_you_mean(name, sources)
+            suggestion = suggest_name(name, sources)
             raise ConfigError(f"{file}: the profile {profile!r} sets {name!r}, which is no setting{suggestion}")
         profile_values[name] = _convert_value(name, value, f"{file}: profiles.{profile}.{name}", strict=True)
     preset = o.PRESETS.get(profile_values.get("preset", ""), {})
@@ -266,7 +266,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _convert_value(name: str, value: object, source: str, *, strict: bool) -> Any:
     """The value in its setting's type. From the environment everything comes as text."""
     kind = get_type_hints(Settings, include_extras=True)[name]
-    if name in _HOSTS and (hosts := _hosts(name, value, source)) is not None:
+    if name in _HOSTS and (hosts := _parse_hosts(name, value, source)) is not None:
         return hosts
     if isinstance(value, str) and get_origin(kind) is tuple:
         value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
@@ -282,7 +282,7 @@ def _convert_value(name: str, value: object, source: str, *, strict: bool) -> An
 _HOSTS = ("network", "serve_network")
 
 
-def _hosts(name: str, value: object, source: str) -> Any:
+def _parse_hosts(name: str, value: object, source: str) -> Any:
     """Host patterns in their one spelling, `True` for all hosts; None: it is neither text nor a list of texts."""
     if isinstance(value, bool) or not isinstance(value, str | list | tuple):
         return None

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey, ChatId
-from treadle.chat.state import open_actions, status
+from treadle.chat.state import compute_status, list_open_actions
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Hub, Subscription
 from treadle.errors import Damaged, NewerSchema, NotFound, StoreError
@@ -122,7 +122,7 @@ class Reader(Subscription):
         self._held.clear()
         return envelopes
 
-    async def news(self, timeout_s: float) -> bool:
+    async def wait_for_news(self, timeout_s: float) -> bool:
         """Wait until there is something to do; False when the time is up."""
         if not self._held and self.live and not self.ended:
             try:
@@ -164,7 +164,7 @@ class RemoteLive:
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll(), name="live text from elsewhere")
 
-    def so_far(self, chat: ChatId) -> list[Envelope]:
+    def list_live_text(self, chat: ChatId) -> list[Envelope]:
         return list(self._said.get(chat, ()))
 
     def forget(self, chat: ChatId) -> None:
@@ -235,7 +235,7 @@ class Feeds:
         self._remote = RemoteLive(deps, self._feeds, here)
 
     @asynccontextmanager
-    async def reading(self, chat: ChatId, after_seq: int, turn: int) -> AsyncIterator[Reader]:
+    async def open_reader(self, chat: ChatId, after_seq: int, turn: int) -> AsyncIterator[Reader]:
         """A reader of the chat, for the length of the block. `turn` is the one that is open now, if there is one."""
         hub = self._deps.log.hub
         reader = Reader(hub, chat, after_seq, self._backlog, turn)
@@ -256,7 +256,9 @@ class Feeds:
                 feed.watch.cancel()
                 await asyncio.gather(feed.watch, return_exceptions=True)
 
-    async def batches(self, reader: Reader, silence_s: float, *, follow: bool = True) -> AsyncIterator[list[Envelope]]:
+    async def stream_batches(
+        self, reader: Reader, silence_s: float, *, follow: bool = True
+    ) -> AsyncIterator[list[Envelope]]:
         """Some envelopes at a time; none is a heartbeat. Ends with server or chat or, without `follow`, the log."""
         announced = 0
         while True:
@@ -276,12 +278,12 @@ class Feeds:
                         yield last_batch
                     return
                 continue
-            if announced != reader.reached and (waits := await self._waits(reader)) is not None:
+            if announced != reader.reached and (waits := await self._find_action_required(reader)) is not None:
                 announced = reader.reached
                 yield [waits]
                 continue
             announced = reader.reached
-            if not await reader.news(silence_s):
+            if not await reader.wait_for_news(silence_s):
                 yield []
 
     async def _read_on(self, reader: Reader) -> bool:
@@ -298,14 +300,14 @@ class Feeds:
                 reader.take_in(wire.decode(reader.chat, record))
         if len(records) < PAGE and reader.known <= reader.reached:
             hub = self._deps.log.hub
-            local = hub.speaks(reader.chat)
-            reader.go_live(list(hub.so_far(reader.chat)) if local else self._remote.so_far(reader.chat))
+            local = hub.is_speaking(reader.chat)
+            reader.go_live(list(hub.list_live_text(reader.chat)) if local else self._remote.list_live_text(reader.chat))
             return True
         if not records:
             await asyncio.sleep(SETTLE_S)
         return False
 
-    async def _waits(self, reader: Reader) -> Envelope | None:
+    async def _find_action_required(self, reader: Reader) -> Envelope | None:
         """The ActionRequired of a chat that waits: a worker elsewhere sends it to its own readers only."""
         if (state := self._deps.log.peek(reader.chat)) is None or state.head < reader.reached:
             try:
@@ -313,9 +315,9 @@ class Feeds:
             except NotFound:  # deleted
                 reader.end()
                 return None
-        if state.head != reader.reached or status(state) != "requires_action":
+        if state.head != reader.reached or compute_status(state) != "requires_action":
             return None
-        return Envelope(0, reader.chat, self._deps.clock.now_ms(), e.ActionRequired(open_actions(state)))
+        return Envelope(0, reader.chat, self._deps.clock.now_ms(), e.ActionRequired(list_open_actions(state)))
 
     async def _watch(self, feed: Feed) -> None:
         """Tell readers the head of the log, from any writer. Wake-ups are hints: it looks again in any case."""

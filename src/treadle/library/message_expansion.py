@@ -5,7 +5,7 @@ MCP servers whose tools their chat has."""
 import asyncio
 from typing import TYPE_CHECKING
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import TreadleError
 from treadle.library.agent import Agent
 from treadle.protocol.content import Image
@@ -36,7 +36,7 @@ async def expand_message(
     return expanded, tuple([Image(kind, await agent.deps.store.put_blob(data)) for kind, data in pictures])
 
 
-async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "dict[str, OwnCommand]":
+async def list_commands(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "dict[str, OwnCommand]":
     """The slash commands by name: the user's and the project's, and the known prompts of servers."""
     from treadle.library.skills.reading import OwnCommand
 
@@ -45,14 +45,14 @@ async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = Tr
         return commands_by_name
     names = await servers.names(options, callable_only=not include_own)
     for each in await servers.known_prompts(options.root, options.own_servers, options.world):
-        name, about = each.command[1:], inert_line(each.description, 200)
+        name, about = each.command[1:], make_inert_line(each.description, 200)
         if each.server in names and _can_be_typed(name):
-            command = OwnCommand(name, about, f"{each.command} $ARGUMENTS", inert_line(each.hint, 80))
+            command = OwnCommand(name, about, f"{each.command} $ARGUMENTS", make_inert_line(each.hint, 80))
             commands_by_name.setdefault(name, command)
     return commands_by_name
 
 
-async def resources(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "list[Resource]":
+async def list_resources(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "list[Resource]":
     """The resources that can be mentioned with @. A server that does not answer is skipped."""
     if (servers := agent.servers_of(options)) is None:
         return []
@@ -70,4 +70,4 @@ async def resources(agent: Agent, options: ChatOptions, *, include_own: bool = T
 
 
 def _can_be_typed(name: str) -> bool:
-    return len(name) < 500 and not any(map(str.isspace, name)) and inert_line(name, 500) == name
+    return len(name) < 500 and not any(map(str.isspace, name)) and make_inert_line(name, 500) == name

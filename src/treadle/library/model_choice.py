@@ -70,16 +70,16 @@ async def choose_model(registry: ModelRegistry, env: Mapping[str, str], home: Pa
     """The model for a chat that names none. None: only a person can choose."""
     if (last := LastModel(home).read()) and _is_usable(registry, last):
         return ModelChoice(last, "used last")
-    providers = providers_with_key(registry)
+    providers = find_providers_with_key(registry)
     if len(providers) == 1:
         provider, variable = next(iter(providers.items()))
-        if model := await _best_of(registry, provider, env):
+        if model := await _choose_best(registry, provider, env):
             return ModelChoice(model, f"{variable} is the only key that is set")
     servers = await find_local_servers(registry, env)
     return ModelChoice(servers[0].models[0].ref, f"{servers[0].name} runs on this machine") if servers else None
 
 
-def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
+def describe_missing_model(providers: Collection[str], flag: str = "--model") -> str:
     if providers:
         models = " or ".join(f"{flag} {provider}:{PREFERRED[provider]}" for provider in providers)
         return f"no model is chosen, and there are keys for several providers. Choose one with {models}"
@@ -93,7 +93,7 @@ def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
     )
 
 
-def providers_with_key(registry: ModelRegistry) -> dict[str, str]:
+def find_providers_with_key(registry: ModelRegistry) -> dict[str, str]:
     """By provider: the variable of its key. A general GitHub token is no sign of Copilot; a provider counts once."""
     key_variables = {}
     for provider in PREFERRED:
@@ -111,7 +111,7 @@ def _is_usable(registry: ModelRegistry, ref: str) -> bool:
     return True
 
 
-async def _best_of(registry: ModelRegistry, provider: str, env: Mapping[str, str]) -> str:
+async def _choose_best(registry: ModelRegistry, provider: str, env: Mapping[str, str]) -> str:
     """The provider's best model. A server of the user's own in the provider's place is asked what it has."""
     preferred = f"{provider}:{PREFERRED[provider]}"
     own_address = any(env.get(name, "").strip() for name in VARIABLES[provider].addresses)
@@ -124,12 +124,12 @@ async def _best_of(registry: ModelRegistry, provider: str, env: Mapping[str, str
 async def find_local_servers(registry: ModelRegistry, env: Mapping[str, str]) -> list[LocalServer]:
     """Servers that list models, at their usual ports on this machine or where a variable says; all asked at once."""
 
-    async def look(provider: str) -> LocalServer | None:
+    async def probe_server(provider: str) -> LocalServer | None:
         address = env.get(VARIABLES[provider].addresses[0], "").strip()
         models = await _ask(registry, provider, ASK_S if address else PROBE_S)
         return LocalServer(provider, models) if models else None
 
-    return [server for server in await asyncio.gather(*map(look, KEYLESS_SERVERS)) if server is not None]
+    return [server for server in await asyncio.gather(*map(probe_server, KEYLESS_SERVERS)) if server is not None]
 
 
 class OfferedModel(NamedTuple):
@@ -138,7 +138,7 @@ class OfferedModel(NamedTuple):
     place: str = ""  # The server on this machine that has it.
 
 
-def model_view(offered: OfferedModel) -> "ModelView":
+def make_model_view(offered: OfferedModel) -> "ModelView":
     from treadle.protocol.http_answers import ModelView
 
     info, reason, place = offered
@@ -152,9 +152,9 @@ def model_view(offered: OfferedModel) -> "ModelView":
 
 async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
     """The models that every front end lists: of servers on this machine, of providers, of a person's address."""
-    from treadle.adapters.models.registry import all_offers, explain_unusable
+    from treadle.adapters.models.registry import explain_unusable, list_offers
 
-    work = asyncio.to_thread(all_offers, registry), find_local_servers(registry, env), _ask(registry, CUSTOM, ASK_S)
+    work = asyncio.to_thread(list_offers, registry), find_local_servers(registry, env), _ask(registry, CUSTOM, ASK_S)
     offers, servers, custom = await asyncio.gather(*work)
     models = [
         *(OfferedModel(info, place=server.name) for server in servers for info in server.models),

@@ -11,7 +11,7 @@ from msgspec import json
 
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import is_below
-from treadle.base.inert import inert
+from treadle.base.inert import make_inert
 from treadle.chat.completion import MARKER_TEXT
 from treadle.errors import TreadleError
 from treadle.ports.workspace import Workspace
@@ -59,7 +59,7 @@ In this chat you work as the agent {name}, by these instructions:
 """
 
 
-def system_text(options: ChatOptions) -> str:
+def build_system_text(options: ChatOptions) -> str:
     parts = [options.system_prompt or _BASE]
     if options.root:
         parts.append(f"The project root is {options.root}.\n")
@@ -92,7 +92,7 @@ _SHORTEST = 200
 
 def read_instructions(root: str, root_id: str = "", highest: str = "") -> str:
     """The instructions of the folder `root_id` at `root`: from the git root (not above `highest`) down to it."""
-    return _join_files(_files(root, root_id, highest)) if root else ""
+    return _join_files(_read_files(root, root_id, highest)) if root else ""
 
 
 def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
@@ -114,14 +114,14 @@ def _join_files(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
     nonempty = [(name, text) for name, text in files if text.strip()]
     parts: list[str] = []
     for name, text in reversed(nonempty):  # the nearest file gets its space first
-        if part := _part(name, text, room):
+        if part := _format_part(name, text, room):
             parts.insert(0, part)
             room -= len(part.encode()) + 2
     return "\n\n".join(parts)
 
 
-def _files(root: str, root_id: str, highest: str) -> list[tuple[str, str]]:
-    top, below = _git_root(root, highest)
+def _read_files(root: str, root_id: str, highest: str) -> list[tuple[str, str]]:
+    top, below = _find_git_root(root, highest)
     files: list[tuple[str, str]] = []
     try:
         project_root, above = Root(root, root_id), Root(top)
@@ -137,7 +137,7 @@ def _files(root: str, root_id: str, highest: str) -> list[tuple[str, str]]:
     return files
 
 
-def _git_root(root: str, highest: str) -> tuple[str, list[str]]:
+def _find_git_root(root: str, highest: str) -> tuple[str, list[str]]:
     """The nearest folder with a .git at or above the root, and the way down; not above `highest`, nor home or disk."""
     here = Path(os.path.realpath(root))
     home = Path(os.path.realpath(os.path.expanduser("~")))
@@ -157,11 +157,11 @@ def _read(workspace: Workspace, path: str) -> str | None:
         data = workspace.read_bytes(path, _READ_MOST)
     except TreadleError:
         return None
-    text = inert(data.decode(errors="replace").removeprefix("\ufeff"))
+    text = make_inert(data.decode(errors="replace").removeprefix("\ufeff"))
     return text.replace("\u200c", r"\u200c")  # a person who reads the file does not see it, either
 
 
-def _part(name: str, text: str, room: int) -> str:
+def _format_part(name: str, text: str, room: int) -> str:
     """A file under its name, cut behind its last whole line if it does not fit. A very long line is cut inside."""
     heading = f"# From {name}\n\n"
     part = heading + text.strip()

@@ -36,7 +36,7 @@ class Shape(Generic[T]):
         import jsonschema_rs  # lazily: most chats answer in words
 
         self._type: Any = None if isinstance(output, Mapping) else output
-        self.schema = dict(output) if isinstance(output, Mapping) else _schema(output)
+        self.schema = dict(output) if isinstance(output, Mapping) else _make_schema(output)
         try:
             self._validator = jsonschema_rs.validator_for(self.schema, offline=True)
         except (ValueError, jsonschema_rs.ReferencingError, RecursionError) as error:
@@ -44,16 +44,16 @@ class Shape(Generic[T]):
 
     def read(self, text: str) -> T:
         """The value that an answer is: its JSON alone, or in a fence, or in the middle of words. Unfit if none fits."""
-        if not (candidates := list(_candidates(text))):
+        if not (candidates := list(_iterate_candidates(text))):
             raise Unfit("- it holds no JSON")
         problems = ""
         for value in candidates:
-            if not (unfit := self._problems(value)):
+            if not (unfit := self._find_problems(value)):
                 return self._convert_value(value)
             problems = problems or unfit
         raise Unfit(problems)
 
-    def _problems(self, value: Any) -> str:
+    def _find_problems(self, value: Any) -> str:
         errors = [
             f"- {'.'.join(map(str, error.instance_path)) or 'the whole'}: {error.message[:300]}"
             for error in self._validator.iter_errors(value)
@@ -94,7 +94,7 @@ def _is_pydantic(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
 
 
-def _schema(kind: Any) -> dict[str, Any]:
+def _make_schema(kind: Any) -> dict[str, Any]:
     if _is_pydantic(kind):
         schema: dict[str, Any] = kind.model_json_schema()
     else:
@@ -112,9 +112,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     return {**parts[name], **({"$defs": definitions} if definitions else {})}
 
 
-def _candidates(text: str) -> Iterator[Any]:
+def _iterate_candidates(text: str) -> Iterator[Any]:
     """Values that the text may mean, the likeliest first: all of it, its fenced blocks, JSON values in the prose."""
-    sources = [text.strip(), *(match[1] for match in _FENCED.finditer(text)), *_embedded_values(text)]
+    sources = [text.strip(), *(match[1] for match in _FENCED.finditer(text)), *_iterate_embedded_values(text)]
     decoder = msgspec.json.Decoder()
     for source in dict.fromkeys(sources):
         try:
@@ -123,7 +123,7 @@ def _candidates(text: str) -> Iterator[Any]:
             continue
 
 
-def _embedded_values(text: str) -> Iterator[str]:
+def _iterate_embedded_values(text: str) -> Iterator[str]:
     """The objects and arrays in the text, each from its opening bracket on. A bracket of the prose opens none."""
     decoder, end = JSONDecoder(), 0
     for opening in itertools.islice(_OPENING.finditer(text), _MOST_OPENINGS):

@@ -5,7 +5,7 @@ import asyncio
 
 from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
-from treadle.chat.fold_calls import title_of
+from treadle.chat.fold_calls import make_title
 from treadle.chat.state import ChatState, is_untitled
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
@@ -58,10 +58,13 @@ class Titles:
         if self._choice == "auto" and model.info.ref.partition(":")[0] in SCRIPTED:
             return
         options = state.options
-        history, effort = [UserEntry(_conversation(state))], options.compaction_effort or options.reasoning_effort
+        history, effort = (
+            [UserEntry(_format_conversation(state))],
+            options.compaction_effort or options.reasoning_effort,
+        )
         window, temperature = options.context_window, options.temperature
         request = ModelRequest(SYSTEM, history, temperature=temperature, window=window, effort=effort, purpose="title")
-        if requests.over(state, estimate_request_usage(model, request), self._deps) is not None:
+        if requests.find_blocking_limit(state, estimate_request_usage(model, request), self._deps) is not None:
             return
         question, log = SideCall(model, request, self._deps), self._deps.log
         try:
@@ -77,11 +80,11 @@ class Titles:
 
 def clean_title(text: str) -> str:
     """A model's answer as a title: its first line without marks around it."""
-    line = title_of(text).strip("#*_`\"'“”„«» ")
+    line = make_title(text).strip("#*_`\"'“”„«» ")
     return line.removeprefix("Title:").strip().rstrip(".")
 
 
-def _conversation(state: ChatState) -> str:
+def _format_conversation(state: ChatState) -> str:
     task = next((entry.text for entry in state.history if isinstance(entry, UserEntry)), "")
     answers = (entry.text for entry in reversed(state.history.slice(0)) if isinstance(entry, AssistantEntry))
     answer = next((text for text in answers if text), "")

@@ -20,12 +20,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.file_system import faultpoint
-from treadle.base.types import ChatId, Clock, SystemClock, new_chat_id
+from treadle.base.file_system import reach_faultpoint
+from treadle.base.types import ChatId, Clock, SystemClock, make_chat_id
 from treadle.chat import snapshot
-from treadle.chat.closing import close_calls, close_check, end_turn, with_turn_end
+from treadle.chat.closing import close_calls, close_check, end_turn, insert_turn_end
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, build_summary
 from treadle.chat.transitions import transition
 from treadle.engine.log import SNAPSHOT_EVERY
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound
@@ -35,7 +35,7 @@ from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.references import lost_without
+from treadle.protocol.references import list_needed_blobs
 from treadle.protocol.workspace_events import RESTORED
 
 PAGE = 500
@@ -66,13 +66,13 @@ async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
 async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
     """The log as lines, each with its newline. A blob that is gone is left out."""
     sent_digests: set[str] = set()
-    after_seq, head = 0, await store.head(chat)
+    after_seq, head = 0, await store.read_head(chat)
     while after_seq < head and (records := await store.read(chat, after_seq, min(PAGE, head - after_seq))):
         for record in records:
             envelope = wire.decode(chat, record)
             line = wire.to_dict(envelope) | ({"events": head} if envelope.seq == 1 else {})
             carried: dict[str, str] = {}
-            for digest in lost_without(envelope.data):
+            for digest in list_needed_blobs(envelope.data):
                 if digest not in sent_digests:
                     with suppress(NotFound, Damaged):
                         carried[digest] = b64encode(await store.get_blob(digest)).decode()
@@ -96,14 +96,14 @@ async def import_chat(
     new chat here, which take the place of all that are not PORTABLE. Damaged or InvalidInput say which line is wrong,
     ChatExists that its id is taken; in every case nothing was written."""
     envelopes, blobs = _read(lines)
-    chat = new_chat_id() if new_id else envelopes[0].chat
+    chat = make_chat_id() if new_id else envelopes[0].chat
     if not new_id:
         with suppress(NotFound):
-            await store.head(chat)
+            await store.read_head(chat)
             raise ChatExists(f"chat {chat} exists already; import it under a new id, or leave it")
     for data in blobs:
         await store.put_blob(data)
-    faultpoint("transfer.blobs")
+    reach_faultpoint("transfer.blobs")
     log = _adapt_log(envelopes, local or ChatOptions(), owner, (clock or SystemClock()).now_ms())
     await _create(store, chat, log)
     return chat
@@ -188,14 +188,14 @@ async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> 
     """Begin a chat with all its events at once."""
     copies = [replace(envelope, chat=chat) for envelope in envelopes]
     state = fold_all(ChatState(chat=chat), copies)
-    await store.create(summary(state), [wire.encode(envelope) for envelope in copies])
-    faultpoint("transfer.created")
+    await store.create(build_summary(state), [wire.encode(envelope) for envelope in copies])
+    reach_faultpoint("transfer.created")
     if state.head >= SNAPSHOT_EVERY:  # else the first one who opens it would fold all of it
         await store.save_snapshot(chat, Snapshot(state.head, snapshot.encode(state)))
     return state
 
 
-async def fork(
+async def fork_chat(
     store: Store,
     chat: ChatId,
     seq: int,
@@ -207,7 +207,7 @@ async def fork(
     """Begin a new chat as a copy of another up to `seq`, with some options changed, and with the id `copy` if that is
     given; ChatExists if there is one. The copy does not continue the work of the original: its open calls are closed,
     its run is ended, its queue is empty, and it is not archived."""
-    head = await store.head(chat)
+    head = await store.read_head(chat)
     if not 1 <= seq <= head:
         raise InvalidInput(f"Chat {chat} has events 1 to {head}; it cannot be forked at {seq}.")
     copied = [wire.decode(chat, record) for record in await store.read(chat, limit=seq)]
@@ -221,7 +221,7 @@ async def fork(
     # Recorded in any case: it makes the copy the chat that was used last.
     events = transition(state, ChangeOptions(option_changes, by="fork")) or (e.OptionsChanged({}, by="fork"),)
     copied += _seal(state, events, (clock or SystemClock()).now_ms())
-    copy = copy or new_chat_id()
+    copy = copy or make_chat_id()
     await _create(store, copy, copied)
     return copy
 
@@ -237,7 +237,7 @@ def build_closing_events(state: ChatState, reason: Literal["fork", "import"] = "
     elif (turn_end := end_turn(state)) is not None:  # cut off from the end of its turn, with which it was written
         events.append(turn_end)
     events += close_check(state)
-    events += with_turn_end(state, close_calls(state, reason))
+    events += insert_turn_end(state, close_calls(state, reason))
     if state.run is not None:
         events.append(e.RunEnd("interrupted"))
     elif state.compacting:

@@ -53,7 +53,7 @@ class CommandSpec(Value, frozen=True):
     title: str = ""  # the command in one line, for lists
     line: str = ""  # the whole command line, by which the policy judges what it changed
     shell: Mapping[str, object] | None = None  # the shell in which it begins, as plain data; None: unknown
-    view: str = ""  # the root that it sees as a copy-on-write view, made with it (`Commands.view`); empty: none
+    view: str = ""  # the root that it sees as a copy-on-write view, made with it (`Commands.locate_view`); empty: none
     layers: tuple[str, ...] = ()  # folders of that root to which alone the view belongs; empty: all of it
     lays: str = ""  # where that view is to be mounted before `argv` runs; empty: `argv` sees to it
     covered_sockets: tuple[str, ...] = ()  # sockets to cover when that view is mounted
@@ -120,14 +120,14 @@ class Command(Protocol):
     def touch(self) -> None:
         """Record a query: the command is not idle. Blocks for a moment."""
 
-    def since(self, token: str, end: int | None = None) -> tuple[int, int]:
+    def locate_new_output(self, token: str, end: int | None = None) -> tuple[int, int]:
         """From where to where the output is new since this was last asked with another token; asked again with the same
         one, it begins where it began. `end`: only what stands before it counts as seen. A `touch`. Blocks."""
 
-    def first(self, token: str) -> bool:
+    def is_first_token(self, token: str) -> bool:
         """True for the first token ever asked with, always: for what is to be told once. Blocks for a moment."""
 
-    def shell(self) -> bytes:
+    def read_shell_state(self) -> bytes:
         """Return the data from `state_fd`; empty if the command did not end by itself."""
 
     async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
@@ -146,10 +146,10 @@ class Commands(Protocol):
     def place(self) -> str:
         """This machine since it was switched on, a colon, this home: a command started here is found here, or lost."""
 
-    def network_log(self, chat: ChatId, call: CallKey) -> str:
+    def locate_network_log(self, chat: ChatId, call: CallKey) -> str:
         """The file of what the command reached, which goes with it; see `treadle.ports.sandbox.Hosts`."""
 
-    def view(self, chat: ChatId, call: CallKey) -> str:
+    def locate_view(self, chat: ChatId, call: CallKey) -> str:
         """The folder of the view that the command of this call has, or would have: with `upper` and `work` in it, and
         `began`, written when the command starts. It goes with the command."""
 
@@ -168,7 +168,7 @@ class Commands(Protocol):
     async def list_commands(self, chat: ChatId) -> Sequence[KnownCommand]:
         """The commands of this chat, oldest first, without those that were forgotten."""
 
-    async def running(self, chat: ChatId) -> Sequence[CallKey]: ...
+    async def list_running(self, chat: ChatId) -> Sequence[CallKey]: ...
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
         """Remove what is kept of an ended command whose result is recorded; that it was started stays known."""

@@ -85,7 +85,7 @@ class Memo:
         self.pictures: dict[str, bytes] = {}  # those of the conversation, read once
         self._seen: tuple[int, Entry | None] = (0, None)  # how many entries were searched for pictures, and the last
 
-    def unseen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def select_unseen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The entries that were not searched for pictures yet; all, after a compaction or an edit."""
         count, last = self._seen
         grown = 0 < count <= len(entries) and entries[count - 1] is last
@@ -94,7 +94,7 @@ class Memo:
     def see(self, entries: Sequence[Entry]) -> None:
         self._seen = (len(entries), entries[-1] if entries else None)
 
-    def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
+    def encode_pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
         """The bytes of each entry; `begin` makes the encoder of a conversation from its first entry on."""
         encoded_count = len(self._entries)
         if self._encode is None or self._entries != entries[:encoded_count]:

@@ -18,16 +18,16 @@ class Observer:
     def on_append(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
         """This process has appended these events to the log that `previous_state` is the fold of."""
 
-    def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
+    def on_first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         """The model has begun to answer, so long after it was asked."""
 
     def on_answer(self, chat: ChatId, turn: int, ending: FinishDelta) -> None: ...
 
-    def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
+    def trace_work(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
         """Return a context. Work inside it belongs to the chat's run; with `call`, to that call."""
         return self._nothing
 
-    def traceparent(self, state: ChatState, waits: CallKey) -> str:
+    def make_traceparent(self, state: ChatState, waits: CallKey) -> str:
         """For a client that runs a call itself: the span in which the chat waits for that. Empty if none is made."""
         return ""
 

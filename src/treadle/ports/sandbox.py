@@ -102,7 +102,7 @@ class Hosts(Value, tag="hosts", frozen=True):
 Network = NoNetwork | AllHosts | Hosts
 
 
-def all_hosts(network: Network, level: Level) -> bool:
+def allows_all_hosts(network: Network, level: Level) -> bool:
     """True if the whole network is allowed, for sandboxes without network namespaces. SandboxError if only some hosts
     are: without a namespace of its own, a command could bypass the proxy."""
     match network:
@@ -133,7 +133,7 @@ class Confinement(Value, frozen=True):
     world: WorldMount | None = None  # None: the root is what lies at its path
     terminal: bool = False  # True if the command has a terminal of its own, which it may control; it has no other
     secrets: tuple[str, ...] = ()  # files below the root that look empty and cannot be written; not with Landlock
-    covered_sockets: tuple[str, ...] = ()  # those of `Sandbox.sockets_to_cover` that the caller covers beforehand
+    covered_sockets: tuple[str, ...] = ()  # those of `Sandbox.list_sockets_to_cover` that the caller covers beforehand
     report_fd: int = 0
     """The descriptor for the names of processes that the command leaves running. They may take `LINGER_S` to end; then
     they are stopped, and `left=` and the name of each is written here, with a NUL behind it. 0: they are stopped at
@@ -151,7 +151,7 @@ class Sandbox(ABC):
         """Return the command line that runs `argv` in `cwd` with this confinement. SandboxError if this sandbox cannot
         provide all of it: it never provides less. The caller passes on only the standard descriptors."""
 
-    def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
+    def list_sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
         """Sockets of daemons that the sandbox covers one by one with a program of its own before the command. A caller
         that mounts the view itself (`View.laid`) covers them more quickly."""
         return ()

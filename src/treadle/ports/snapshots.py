@@ -57,10 +57,10 @@ class Snapshots(Protocol):
 
     # -- single files, for the file tools -------------------------------------------------------------------------
 
-    def state(self, path: str) -> FileState | None:
+    def read_state(self, path: str) -> FileState | None:
         """Return the state of the path itself; a link is not followed."""
 
-    def ignored_folders(self, most: int) -> tuple[str, ...]:
+    def list_ignored_folders(self, most: int) -> tuple[str, ...]:
         """The folders that `.gitignore` names, the topmost of each way, at most so many."""
 
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
@@ -74,7 +74,7 @@ class Snapshots(Protocol):
     def is_unfinished(self, name: str) -> bool:
         """True if the changes of this name were decided but are not completely applied."""
 
-    def content(self, digest: str, limit: int = 0) -> bytes:
+    def read_content(self, digest: str, limit: int = 0) -> bytes:
         """The bytes of this hash, if kept or remembered, else NotFound. ToolError above `limit` bytes (0: any size)."""
 
     def is_after_image(self, digest: str) -> bool:
@@ -86,12 +86,12 @@ class Snapshots(Protocol):
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 
-    def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+    def read_effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
         """Return the effect of the command in the view folder (which contains `upper` and `work`) on the current
         project. Read-only. Ignore files count as of the beginning of the run: those among `changed_paths`, which the
         run changed before, are not used."""
 
-    def diff(self, view: str, effect: Effect) -> str:
+    def render_diff(self, view: str, effect: Effect) -> str:
         """Return the effect as shown for an approval, with a diff: bounded, inert, deterministic."""
 
     def commit(self, name: str, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
@@ -135,7 +135,7 @@ class Snapshots(Protocol):
     def plan(self, request: UndoRequest) -> Plan:
         """Return the changes to make now, and the paths to leave alone with the reasons. Read-only."""
 
-    def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+    def read_texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
         """The texts at both ends of a change, as far as they can be had: kept, remembered, or still on disk. Empty for
         nothing; None for what is no text, too large, or gone."""
 

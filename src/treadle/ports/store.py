@@ -68,7 +68,7 @@ class Remembered(msgspec.Struct, frozen=True):
     body: bytes
     time_ms: int
 
-    def expired_ms(self) -> int:
+    def compute_expiry_ms(self) -> int:
         """Answers of a time before this have been kept long enough when this one comes."""
         return self.time_ms - ANSWER_MS
 
@@ -142,7 +142,7 @@ class Store(Protocol):
         """The records of these types with seq > after, in order; at most `limit` of them if it is not 0. Records of
         other types are neither unpacked nor sent, and a missing one is left out."""
 
-    async def head(self, chat: ChatId) -> int: ...
+    async def read_head(self, chat: ChatId) -> int: ...
 
     async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
         """Return the head as soon as it is > `after_seq`, or what it is when the time is up. Sees other processes'
@@ -156,7 +156,9 @@ class Store(Protocol):
         """Chats, newest change (`updated_ms`) first, then by id. `before` is the place of the last chat of the page
         before: a chat that does not change is on exactly one page."""
 
-    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+    async def list_changes(
+        self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
+    ) -> Sequence[Listed]:
         """Chats that were created, appended to or deleted since `after_change`, in the order of their last
         change. A reader that continues from the last number misses no chat, also while others change them; of
         several changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that

@@ -167,7 +167,7 @@ class Tool(Protocol):
     async def preview(self, invocation: Invocation) -> str:
         """Return the text, such as a diff, that a person should see before they approve the call. May be empty."""
 
-    async def trial(self, invocation: Invocation) -> Trial | None:
+    async def plan_trial(self, invocation: Invocation) -> Trial | None:
         """Read-only look before a rehearsal that runs something: how it will be tried, to be recorded. None: nothing
         runs for it. TrialLost: it was tried elsewhere, and must not be repeated."""
 
@@ -190,7 +190,7 @@ class PlainTool:
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
-    async def trial(self, invocation: Invocation) -> Trial | None:
+    async def plan_trial(self, invocation: Invocation) -> Trial | None:
         return None
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
@@ -213,7 +213,7 @@ class ReadOnlyTool(PlainTool):
 class ToolSource(Protocol):
     """Tools that come and go while an agent lives: those of MCP servers (E-01)."""
 
-    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+    async def prepare_tools(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Prepare before a chat is worked on; wait no longer than necessary. Return messages for people."""
 
     def list_tools(self, options: ChatOptions) -> Sequence[Tool]:
@@ -232,7 +232,7 @@ class ToolSource(Protocol):
 class Toolset(Protocol):
     """The tools of a chat, by its options: built-ins, functions, and clients' own."""
 
-    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+    async def prepare_tools(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Prepare before a chat is worked on: tools of dynamic sources are then present, or reported as missing."""
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
@@ -241,13 +241,13 @@ class Toolset(Protocol):
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that is made through another tool; else the same."""
 
-    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+    def list_specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
         """In an order that does not change from turn to turn (L-21)."""
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
         """The tool to run, the bare spec of one that Treadle does not run itself, or None."""
 
-    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+    def parse_arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         """The arguments in the model's text, parsed, coerced where that is unambiguous, and checked against the
         schema; or what is wrong with them, in words that the model can act on (T-12)."""
 

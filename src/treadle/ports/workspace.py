@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.base.inert import printable
+from treadle.base.inert import escape_unprintable
 from treadle.ports.sandbox import WorldMount
 from treadle.protocol.files import FileChange, FileState
 from treadle.protocol.options import Project
@@ -96,7 +96,7 @@ class Workspace(Protocol):
     def world(self) -> WorldMount | None:
         """The mount that a command needs at the root's path, if it must not see the folder that is there (W-11)."""
 
-    def relative(self, path: str) -> str:
+    def to_relative(self, path: str) -> str:
         """The path as it is shown and recorded: relative to the root, `.` for the root itself."""
 
     def stat(self, path: str) -> FileStat | None: ...
@@ -106,15 +106,15 @@ class Workspace(Protocol):
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         """The whole of a regular file; ToolError if it is none, or larger than `limit` bytes (0: any size)."""
 
-    def chunks(self, path: str) -> Iterator[bytes]: ...
+    def read_chunks(self, path: str) -> Iterator[bytes]: ...
 
-    def digest(self, path: str) -> str | None:
+    def hash_file(self, path: str) -> str | None:
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
 
     def listdir(self, path: str) -> list[Child]:
         """The immediate children, in no order."""
 
-    def directory(self, path: str) -> str:
+    def resolve_directory(self, path: str) -> str:
         """The absolute path of a directory inside the root, links resolved: for a command to run in."""
 
     def locate(self, path: str, *, write: bool = False) -> Location:
@@ -150,7 +150,7 @@ class WorldFiles(Protocol):
     def open(self, flags: int) -> int:
         """A descriptor of the top folder; the caller closes it. ToolError if the world is gone."""
 
-    def changing(self, old_states: Mapping[str, FileState | None]) -> None:
+    def record_old_states(self, old_states: Mapping[str, FileState | None]) -> None:
         """Record the original states of these paths, which are about to change or have changed. A later merge with
         changes from outside needs them."""
 
@@ -160,23 +160,23 @@ class WorldFiles(Protocol):
 _LONGEST = 300
 
 
-def inert(name: str) -> str:
+def escape_name(name: str) -> str:
     """A file name as text that is safe to show and to store: control characters and broken UTF-8 as escapes (a
     newline in a name must not look like two names), and cut in the middle when very long."""
-    name = printable(name, keep="")
+    name = escape_unprintable(name, keep="")
     return (name if len(name) <= _LONGEST else f"{name[:200]}…{name[-80:]}") or '""'
 
 
 class WorldPlaces(Protocol):
     """All methods block; call them from a thread. ToolError for a world that is not there."""
 
-    def beneath(self, world: str) -> Project:
+    def get_commit_target(self, world: str) -> Project:
         """Where it is committed: the project, or the world of which it is one."""
 
-    def view(self, world: str) -> str:
-        """The folder with what was changed in it (see `Snapshots.effect`)."""
+    def locate_view(self, world: str) -> str:
+        """The folder with what was changed in it (see `Snapshots.read_effect`)."""
 
-    def alone(self, world: str) -> AbstractContextManager[None]:
+    def lock_world(self, world: str) -> AbstractContextManager[None]:
         """Nothing is changed in it by Treadle meanwhile, and it is not rebased, committed or dropped."""
 
     def record_commit(self, world: str, files: Sequence[FileChange]) -> None:

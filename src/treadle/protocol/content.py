@@ -134,7 +134,7 @@ class PlanStep(Value, frozen=True):
 JsonSchema = dict[str, Any]
 
 
-def json_type(value: object) -> str:
+def get_json_type(value: object) -> str:
     """The type of a JSON value, as schemas name it."""
     names = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", dict: "object"}
     return next((name for kind, name in names.items() if isinstance(value, kind)), "array")

@@ -104,7 +104,7 @@ class Trail(Value, frozen=True):
         return tuple(link for link in self.chain if not link.by)
 
 
-def change_of(
+def make_file_change(
     path: str,
     old_state: FileState | None,
     new_state: FileState | None,
@@ -137,7 +137,7 @@ def decode_path(text: str) -> str:
     return text
 
 
-def git_unit(path: str) -> str:
+def find_git_unit(path: str) -> str:
     """Return the git folder to which a recorded path belongs, as in `.git` or `sub/.git`; empty if none. Its content is
     restored as one: a part of it alone would be a damaged repository."""
     parts = decode_path(path).split("/")

@@ -54,7 +54,7 @@ _NAMED = (
 """The options that requests may name. The others are of the machine on which a chat was made."""
 
 
-def _optional() -> type[msgspec.Struct]:
+def _define_options() -> type[msgspec.Struct]:
     """The options, each optional. Some types are narrower than in a log."""
     kinds = get_type_hints(ChatOptions, include_extras=True)
     for name, bounds in NUMBER_BOUNDS.items():
@@ -68,7 +68,7 @@ def _optional() -> type[msgspec.Struct]:
 if TYPE_CHECKING:
     _Options = Body
 else:
-    _Options = _optional()
+    _Options = _define_options()
 
 
 class OptionChanges(_Options, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class OptionChanges(_Options, frozen=True, kw_only=True):
 
     preset: Preset | UnsetType = UNSET  # options under one name; those that are named beside it win
 
-    def changes(self) -> dict[str, Any]:
+    def to_changes(self) -> dict[str, Any]:
         """The options that were named, as plain data."""
         fields = {name: getattr(self, name) for name in ChatOptions.__struct_fields__ if hasattr(self, name)}
         given_options = {name: msgspec.to_builtins(value) for name, value in fields.items() if value is not UNSET}

@@ -172,7 +172,7 @@ class Bounds(NamedTuple):
     least: float
     most: float
 
-    def admits(self, value: float) -> bool:
+    def accepts(self, value: float) -> bool:
         return self.least <= value <= self.most
 
     def as_meta(self) -> msgspec.Meta:
@@ -226,7 +226,7 @@ def check_root_name(root: str) -> None:
 
 
 def _check_number(name: str, value: object, bounds: Bounds) -> None:
-    if not (isinstance(value, int | float) and bounds.admits(value)):
+    if not (isinstance(value, int | float) and bounds.accepts(value)):
         raise InvalidInput(f"{name} must be a number from {bounds.least:,.15g} to {bounds.most:,.15g}, not {value}.")
 
 

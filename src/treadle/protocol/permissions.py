@@ -74,7 +74,7 @@ class Offer(Value, frozen=True):
             raise InvalidInput(f"this is offered with the scope {scopes}, not {scope}: {self.covers}")
         return replace(self.rule, scope=scope, effect=decision)
 
-    def makes(self, rule: Rule, decision: Literal["allow", "deny"]) -> bool:
+    def allows_rule(self, rule: Rule, decision: Literal["allow", "deny"]) -> bool:
         """True if an answer may make this rule by this offer. `once` is always narrow enough."""
         if rule.scope not in ("once", *self.open_scopes):
             return False

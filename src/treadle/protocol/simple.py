@@ -80,7 +80,7 @@ class SimpleView:
         self._tried: set[CallKey] = set()  # calls of the turn that were tried: to simple readers their beginning
 
     def show(self, envelope: e.Envelope) -> list[Said]:
-        seq, words = envelope.seq, self._words(envelope.data)
+        seq, words = envelope.seq, self._make_words(envelope.data)
         pending, self._held = self._held, None
         if pending is not None and isinstance(envelope.data, e.FilesChanged) and envelope.data.call == pending[1].call:
             return [*((0, word) for word in words), (seq, pending[1])]
@@ -99,13 +99,13 @@ class SimpleView:
     def holds(self) -> bool:
         return self._held is not None
 
-    def _words(self, data: e.Event) -> list[Word]:
+    def _make_words(self, data: e.Event) -> list[Word]:
         match data:
             case e.TurnStart(turn=turn):
                 self._text.begin(turn)
                 return []
             case e.AssistantReset() | e.TurnRetry():
-                self._text.again()
+                self._text.restart()
                 return []
             case e.MessageDelta(turn=turn, text=text):
                 return self._text.add(turn, text)
@@ -116,11 +116,11 @@ class SimpleView:
             case e.ModelCall(purpose="summary", text=text) if text:
                 return [Token(0, 0, text)]
             case e.TrialStart(call=call, name=name, args_summary=summary):
-                start_words = self._start(call, name, summary)
+                start_words = self._show_start(call, name, summary)
                 self._tried.add(call)
                 return start_words
             case e.ExecutionStart(call=call, name=name, args_summary=summary):
-                return self._start(call, name, summary)
+                return self._show_start(call, name, summary)
             case e.ExecutionComplete(call=call, success=success, result_summary=summary):
                 return [*self._start_call(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
@@ -132,7 +132,7 @@ class SimpleView:
             case _:
                 return []
 
-    def _start(self, call: CallKey, name: str, summary: str) -> list[Word]:
+    def _show_start(self, call: CallKey, name: str, summary: str) -> list[Word]:
         start_words = self._start_call(call, name, summary)
         return start_words if start_words or call in self._tried else [ToolStart(call, name, summary)]
 
@@ -158,17 +158,17 @@ class _Text:
         if turn != self._turn:
             self._turn = turn
             self._set("")
-        self.again()
+        self.restart()
 
-    def again(self) -> None:
-        self._old, self._place = self._had() or None, 0
+    def restart(self) -> None:
+        self._old, self._place = self._get_shown_text() or None, 0
 
     def add(self, turn: int, text: str) -> list[Word]:
         if turn != self._turn:
             self.begin(turn)
         if self._old is None:
             return self._say(self._length, text)
-        common_length = _common_prefix_length(self._old[self._place : self._place + len(text)], text)
+        common_length = _measure_common_prefix(self._old[self._place : self._place + len(text)], text)
         self._place += common_length
         if common_length == len(text):
             return []
@@ -178,8 +178,8 @@ class _Text:
         """The whole text, as it is recorded."""
         if turn != self._turn:
             self.begin(turn)
-        had = self._had()
-        common_length = _common_prefix_length(had, content)
+        had = self._get_shown_text()
+        common_length = _measure_common_prefix(had, content)
         words = [] if had == content else self._replace(content[:common_length], content[common_length:])
         self._turn = 0
         self._set("")
@@ -187,7 +187,7 @@ class _Text:
 
     def drop(self) -> list[Word]:
         """The turn came to nothing."""
-        turn, had = self._turn, self._had()
+        turn, had = self._turn, self._get_shown_text()
         self._turn = 0
         self._set("")
         return [Token(turn, 0, "")] if had else []
@@ -201,7 +201,7 @@ class _Text:
         self._length += len(text)
         return [Token(self._turn, at, text)]
 
-    def _had(self) -> str:
+    def _get_shown_text(self) -> str:
         return "".join(self._pieces) if self._old is None else self._old
 
     def _set(self, text: str) -> None:
@@ -209,7 +209,7 @@ class _Text:
         self._old = None
 
 
-def _common_prefix_length(one: str, second: str) -> int:
+def _measure_common_prefix(one: str, second: str) -> int:
     if second.startswith(one):
         return len(one)
     pairs = enumerate(zip(one, second, strict=False))

@@ -51,14 +51,14 @@ class Child(Value, frozen=True):
     """Empty: it has none of its own."""
 
 
-def children_of(plan: Mapping[str, Any] | None) -> list[Child]:
+def decode_children(plan: Mapping[str, Any] | None) -> list[Child]:
     try:
         return msgspec.convert((plan or {}).get("children", ()), list[Child])
     except msgspec.ValidationError:
         return []
 
 
-def world_of(chat: ChatId) -> str:
+def make_world_name(chat: ChatId) -> str:
     """The world of a chat that a call began, if it has one of its own: named like it, so that either leads to the
     other."""
     return f"world_{chat.removeprefix('c_')}"

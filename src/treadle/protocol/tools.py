@@ -95,7 +95,7 @@ class ToolSpec(Value, frozen=True):
         """The name that is matched against the tool patterns of rules."""
         return f"{MCP_PREFIX}{self.name}" if self.server else self.name
 
-    def command_in(self, arguments: Mapping[str, Any]) -> str | None:
+    def find_command(self, arguments: Mapping[str, Any]) -> str | None:
         """The command line that a call would run, if its tool runs command lines."""
         command = arguments.get(self.command_argument) if self.command_argument else None
         return command if isinstance(command, str) else None
@@ -119,25 +119,25 @@ _OUTPUT = r">|`|\$\(|<\(|--output|\s-o\b|\btee\b"
 _SEPARATORS = r"\|\||&&|[|;&\n]"
 
 
-def job_handle(arguments: Mapping[str, Any]) -> str:
+def parse_job_handle(arguments: Mapping[str, Any]) -> str:
     """The handle of a job in the arguments of a call; models put quotes around it."""
     return str(arguments.get("handle", "")).strip().strip("\"'")
 
 
-def only_looks(command: str) -> bool:
+def is_read_only_command(command: str) -> bool:
     """True if a command line certainly changes nothing; a command that is not known to only read counts as writing."""
     if re.search(_OUTPUT, command):
         return False
     return all(re.match(_LOOKING, part) for part in re.split(_SEPARATORS, command) if part.strip())
 
 
-def effect_of(spec: ToolSpec, arguments: dict[str, Any]) -> Effect:
+def predict_effect(spec: ToolSpec, arguments: dict[str, Any]) -> Effect:
     """Return the effect of one call: the effect of its tool, or `read` for a command that only reads."""
-    command = spec.command_in(arguments)
-    return "read" if command is not None and only_looks(command) else spec.effect
+    command = spec.find_command(arguments)
+    return "read" if command is not None and is_read_only_command(command) else spec.effect
 
 
-def digest(value: object) -> str:
+def compute_digest(value: object) -> str:
     """A short stable hash of any JSON value, for signatures and for what an approval was shown."""
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:32]
 

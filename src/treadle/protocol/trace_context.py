@@ -44,15 +44,15 @@ def extract_traceparent(metadata: Mapping[str, Any] | None) -> str:
     return normalize_traceparent(traceparent) if isinstance(traceparent, str) else ""
 
 
-def trace_of(chat: str, first: int, traceparent: str = "") -> TraceContext:
+def find_trace(chat: str, first: int, traceparent: str = "") -> TraceContext:
     """The parent of the run that began with the event `first`: the span that began it, or a trace of its own."""
-    return read(traceparent) or TraceContext(int.from_bytes(_digest(chat, first)[:16]))
+    return read(traceparent) or TraceContext(int.from_bytes(_compute_digest(chat, first)[:16]))
 
 
-def span_id(chat: str, first: int, key: str) -> int:
+def make_span_id(chat: str, first: int, key: str) -> int:
     """The id of a span of that run. `key` names it within the run."""
-    return int.from_bytes(_digest(chat, first, key)[:8])
+    return int.from_bytes(_compute_digest(chat, first, key)[:8])
 
 
-def _digest(*parts: object) -> bytes:
+def _compute_digest(*parts: object) -> bytes:
     return sha256("\0".join(map(str, ("treadle", *parts))).encode()).digest()

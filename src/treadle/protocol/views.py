@@ -21,7 +21,7 @@ Status = Literal["idle", "pending", "running", "interrupting", "requires_action"
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-def shown_status(recorded_status: Status, leased: bool) -> Status:
+def get_shown_status(recorded_status: Status, leased: bool) -> Status:
     """A chat whose worker died is pending, not running (A-08)."""
     return "pending" if recorded_status == "running" and not leased else recorded_status
 
@@ -151,9 +151,9 @@ class Coalescer:
         self._held.append(text)
         if self._words < self._need:
             self._words += sum(1 for _ in _WORD.finditer(text))
-        return self.due(now_s)
+        return self.take_due(now_s)
 
-    def due(self, now_s: float) -> str:
+    def take_due(self, now_s: float) -> str:
         """Return the text to show now; call it again after the interval when text is held."""
         if self._words < self._need or now_s - self._last < self.INTERVAL_S:
             return ""
@@ -204,7 +204,7 @@ class Progress:
         """The line about the group that this event ends; empty if it ends none."""
         match event:
             case e.AssistantMessage(content=content, tool_requests=requests):
-                line = self.end() if content.strip() else ""
+                line = self.flush() if content.strip() else ""
                 self._names = {request.call: request.name for request in requests}
                 return line
             case e.ExecutionComplete(call=call, success=success):
@@ -214,11 +214,11 @@ class Progress:
                     self._failed += not success
                 return ""
             case e.UserMessage() | e.TaskComplete() | e.RunEnd():
-                return self.end()
+                return self.flush()
             case _:
                 return ""
 
-    def end(self) -> str:
+    def flush(self) -> str:
         """The line about what has not been told yet."""
         parts = [f"{verb} {n:,} {one if n == 1 else many}" for (verb, one, many), n in self._done.items()]
         if self._failed:
@@ -239,7 +239,7 @@ class RaceResult(Value, frozen=True):
     committed: bool = False
 
 
-def result_of(chat: str, events: Iterable[e.Envelope]) -> RaceResult:
+def build_race_result(chat: str, events: Iterable[e.Envelope]) -> RaceResult:
     """From the log of a race. RunFailed if it came to nothing."""
     race_result = RaceResult(chat, 0, "", ())
     for envelope in events:

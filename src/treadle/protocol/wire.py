@@ -14,7 +14,7 @@ import msgspec
 from treadle.base.types import ChatId
 from treadle.errors import Damaged, InvalidInput
 from treadle.protocol.events import LIVE, RECORDED, Envelope, Event, RecordLost
-from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, is_read_only_command
 
 _encoder = msgspec.json.Encoder()
 _KINDS = RECORDED | LIVE
@@ -52,19 +52,19 @@ _wire_decoder = msgspec.json.Decoder(_Wire)
 
 def encode(envelope: Envelope) -> Record:
     """The stored form. InvalidInput if it could not be read back: JSON has no infinite number and no lone surrogate."""
-    return _record(envelope, encode_value(envelope.data))
+    return _make_record(envelope, encode_value(envelope.data))
 
 
 def encode_replacing(envelope: Envelope) -> tuple[Envelope, Record]:
     """The stored form, and the envelope as it is read back (see `encodable`). InvalidInput for an infinite number."""
     try:
-        return envelope, _record(envelope, _encode_finite(envelope.data))
+        return envelope, _make_record(envelope, _encode_finite(envelope.data))
     except UnicodeEncodeError:
-        envelope = msgspec.structs.replace(envelope, data=encodable(envelope.data))
+        envelope = msgspec.structs.replace(envelope, data=make_encodable(envelope.data))
         return envelope, encode(envelope)
 
 
-def _record(envelope: Envelope, body: bytes) -> Record:
+def _make_record(envelope: Envelope, body: bytes) -> Record:
     event = envelope.data
     return Record(envelope.seq, envelope.time_ms, event.TYPE, event.VERSION, envelope.epoch, body)
 
@@ -86,16 +86,16 @@ def encode_value(value: object) -> bytes:
 def _encode_finite(value: object) -> bytes:
     body = _encoder.encode(value)
     # The encoder writes infinite numbers as null.
-    if (b"null" in body or _may_have_levels(body, MAX_LEVELS)) and (reason := _unstorable(value, MAX_LEVELS)):
+    if (b"null" in body or _can_exceed_levels(body, MAX_LEVELS)) and (reason := _explain_unstorable(value, MAX_LEVELS)):
         raise InvalidInput(reason)
     return body
 
 
-def _may_have_levels(body: bytes, levels: int) -> bool:
+def _can_exceed_levels(body: bytes, levels: int) -> bool:
     return body.count(b"{") + body.count(b"[") > levels
 
 
-def _unstorable(value: object, levels: int) -> str:
+def _explain_unstorable(value: object, levels: int) -> str:
     """Why a value could not be read back or shown: an infinite number or NaN, or too many levels; empty if it can."""
     layer: list[tuple[str, object]] = [("", value)]
     for _ in range(levels):
@@ -117,22 +117,22 @@ def _unstorable(value: object, levels: int) -> str:
     return f"This is nested more than {levels} levels deep; send something flatter."
 
 
-def encodable(event: EventT) -> EventT:
+def make_encodable(event: EventT) -> EventT:
     """The event with text that UTF-8 can hold: half of a character, such as Python makes of a file name that is not
     UTF-8, becomes a replacement character. The same object where there is none."""
     try:
         _encoder.encode(event)
     except UnicodeEncodeError:
-        return msgspec.convert(_with_whole_characters(msgspec.to_builtins(event)), type(event))
+        return msgspec.convert(_replace_half_characters(msgspec.to_builtins(event)), type(event))
     return event
 
 
-def _with_whole_characters(value: object) -> object:
+def _replace_half_characters(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):
-        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
-    return [_with_whole_characters(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_replace_half_characters(key): _replace_half_characters(item) for key, item in value.items()}
+    return [_replace_half_characters(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
@@ -141,7 +141,7 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
         raise Damaged(f"unknown event type {kind!r}")
     if version == 0:  # how a store marks a body that it could not restore
         raise Damaged(f"{kind} cannot be read: its stored bytes are damaged")
-    decoder = _decoder(kind)
+    decoder = _make_decoder(kind)
     try:
         if version == decoder.type.VERSION:
             event = decoder.decode(body)
@@ -149,13 +149,13 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
             event = msgspec.convert(upcast(kind, version, msgspec.json.decode(body)), decoder.type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"{kind} cannot be read: {error}") from error
-    if _may_have_levels(bytes(body), _READ_LEVELS) and (reason := _unstorable(event, _READ_LEVELS)):
+    if _can_exceed_levels(bytes(body), _READ_LEVELS) and (reason := _explain_unstorable(event, _READ_LEVELS)):
         raise Damaged(f"{kind} cannot be read: {reason}")
     return event
 
 
 @cache
-def _decoder(kind: str) -> msgspec.json.Decoder[Event]:
+def _make_decoder(kind: str) -> msgspec.json.Decoder[Event]:
     """Made when the first event of its kind comes: most kinds are not in most chats."""
     return msgspec.json.Decoder(_KINDS[kind])
 
@@ -166,10 +166,10 @@ def decode(chat: ChatId, record: Record) -> Envelope:
         event = decode_event(record.type, record.version, record.body)
     except Damaged as error:
         event = RecordLost(record.type, str(error))
-    return Envelope(record.seq, chat, _possible_time(record.time_ms), event, record.epoch)
+    return Envelope(record.seq, chat, _clean_time(record.time_ms), event, record.epoch)
 
 
-def _possible_time(time_ms: object) -> int:
+def _clean_time(time_ms: object) -> int:
     """The time of a record; 0 if damage has made of it what is no time."""
     return time_ms if isinstance(time_ms, int) and 0 <= time_ms < MAX_TIME_MS else 0
 
@@ -178,7 +178,7 @@ def make_lost_record(seq: int, reason: str) -> Record:
     return encode(Envelope(seq, ChatId(""), 0, RecordLost("", reason)))
 
 
-def iso_time(time_ms: int) -> str:
+def format_time(time_ms: int) -> str:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
 
@@ -201,7 +201,7 @@ def to_dict(envelope: Envelope) -> dict[str, Any]:
     """The wire form as plain data, in the order in which people read it."""
     event = envelope.data
     fields: dict[str, Any] = {} if envelope.ephemeral else {"seq": envelope.seq, "id": envelope.id}
-    fields |= {"chat": envelope.chat, "time": iso_time(envelope.time_ms), "type": event.TYPE}
+    fields |= {"chat": envelope.chat, "time": format_time(envelope.time_ms), "type": event.TYPE}
     fields["data"] = to_wire_form(event)
     if event.VERSION != 1:
         fields["version"] = event.VERSION
@@ -223,7 +223,7 @@ def from_json(line: bytes | str) -> Envelope:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"not an event: {error}") from error
     try:
-        time_ms = _possible_time(parse_time(wire.time)) if wire.time else 0
+        time_ms = _clean_time(parse_time(wire.time)) if wire.time else 0
     except ValueError as error:
         raise Damaged(f"not a time: {wire.time!r}") from error
     event = decode_event(wire.type, wire.version, wire.data)
@@ -245,16 +245,16 @@ _READERS = frozenset({
 })  # fmt: skip
 
 
-def _effect_by_name(start: dict[str, Any]) -> dict[str, Any]:
+def _upcast_effect(start: dict[str, Any]) -> dict[str, Any]:
     """Until version 2 what a call does was told by the name of its tool, and of a command by its words."""
     name, command = start["name"], start.get("arguments", {}).get("command")
-    looks = name == COMMAND_TOOL and isinstance(command, str) and only_looks(command)
+    looks = name == COMMAND_TOOL and isinstance(command, str) and is_read_only_command(command)
     if start.get("read_only") or name in _READERS or looks:
         return {**start, "effect": "read"}
     return {**start, "effect": "edit"} if name in EDIT_TOOLS else start
 
 
-def _asked_by_words(options: dict[str, Any]) -> dict[str, Any]:
+def _upcast_mode(options: dict[str, Any]) -> dict[str, Any]:
     """The mode that asked for every command and every change by its words was called `ask`."""
     return {**options, "mode": "confirm"} if options.get("mode") == "ask" else options
 
@@ -269,13 +269,13 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("job.ended", 1): _as_it_is,  # how many files are not committed yet
     ("user_input.requested", 1): _as_it_is,  # a tool may ask in the middle of its call
     ("tool.execution_start", 1): _as_it_is,  # read_only: the tool only reads
-    ("tool.execution_start", 2): _effect_by_name,
+    ("tool.execution_start", 2): _upcast_effect,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
-    ("session.created", 2): lambda data: {**data, "options": _asked_by_words(data["options"])},
+    ("session.created", 2): lambda data: {**data, "options": _upcast_mode(data["options"])},
     ("session.created", 3): _as_it_is,  # which call of another chat began it
     # Until version 4 a run had 20 turns unless something else was said, and what has its default is not recorded.
     ("session.created", 4): lambda data: {**data, "options": {"max_turns": 20, **data["options"]}},
-    ("session.options_changed", 1): lambda data: {**data, "changes": _asked_by_words(data["changes"])},
+    ("session.options_changed", 1): lambda data: {**data, "changes": _upcast_mode(data["changes"])},
     ("session.run_end", 1): _as_it_is,  # why, in words
     ("session.run_end", 2): _as_it_is,  # its reason may be `incomplete`
     ("session.model_call", 1): _as_it_is,  # a call may have asked

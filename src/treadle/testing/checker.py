@@ -15,8 +15,8 @@ from pathlib import Path
 from treadle.base.types import CallKey, ChatId
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, summary
-from treadle.chat.transcript import entries
+from treadle.chat.state import ChatState, build_summary
+from treadle.chat.transcript import build_entries
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -37,8 +37,8 @@ async def check(store: Store, chat: ChatId, *, is_idle: bool = True) -> Problems
     stored_snapshot = await store.load_snapshot(chat)
     state = fold_all(ChatState(chat=chat), envelopes)
     problems = check_sequence(records)
-    if await store.head(chat) != len(records):
-        problems.append(f"the head is {await store.head(chat)}, the log has {len(records)} records")
+    if await store.read_head(chat) != len(records):
+        problems.append(f"the head is {await store.read_head(chat)}, the log has {len(records)} records")
     for check_log in (check_results, check_turns, check_checks):
         problems += check_log(envelopes, is_idle=is_idle)
     problems += check_summary(state, listed.summary)
@@ -222,7 +222,7 @@ def _short(state: FileState | None) -> str:
 
 
 def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:
-    expected = summary(folded)
+    expected = build_summary(folded)
     pairs = ((name, getattr(stored, name), getattr(expected, name)) for name in ChatSummary.__struct_fields__)
     return [f"the stored summary says {name} = {a!r}, the log says {b!r}" for name, a, b in pairs if a != b]
 
@@ -252,7 +252,7 @@ def check_histories(chat: ChatId, log: Sequence[Envelope]) -> Problems:
     for end in [*ends, len(log)]:
         state = fold_all(state, log[begin:end])
         begin = end
-        history = entries(state)
+        history = build_entries(state)
         history_problems = check_history(history) or check_requests(history)
         problems += [f"the conversation up to seq {end}: {problem}" for problem in history_problems]
     return problems

@@ -67,7 +67,7 @@ def _refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[T
         return
     entries = history if wire.native else Retelling().retell(history)
     request = ModelRequest("Be good.", entries, TOOLS if wire.native else ())
-    body = wire.encoder(ref).body(wire.parameters, request)
+    body = wire.encoder(ref).encode_body(wire.parameters, request)
     own_seals = [seal for block in blocks if block.model == ref for seal in _seals(block)]
     yield from wire.complaints(body, own_seals)
     call_count = sum(len(entry.calls) for entry in history if isinstance(entry, AssistantEntry)) if wire.native else 0

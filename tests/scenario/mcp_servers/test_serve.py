@@ -46,7 +46,7 @@ async def test_a_task_is_handed_over_followed_answered_and_undone(kit: Kit) -> N
         Say("All done."),
     ]
     agent = kit.agent(steps, {})
-    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
+    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).make_server()) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[:3] == ["start_task", "follow_task", "list_tasks"]
         task = (await call_tool(client, "start_task", prompt="Say hello.", mode="confirm"))["task"]
@@ -86,7 +86,7 @@ async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
     kit.replayed = False
     agent = kit.agent([Say("x")], {})
     elsewhere = await agent.chat(root=kit.folder).open()
-    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
+    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).make_server()) as client:
         for arguments in ({"root": ".."}, {"root": "/"}, {"mode": "yolo"}):
             assert (await client.call_tool("start_task", {"prompt": "x", **arguments})).is_error
         assert await call_tool(client, "list_tasks") == []

@@ -16,10 +16,10 @@ from tests.unit.adapters.sandbox.grounds import missing
 from treadle.adapters.mcp.listing import ListedTool, Listing
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.policy.trust import Trust
-from treadle.chat.history import tokens
+from treadle.chat.history import estimate_tokens
 from treadle.errors import ConfigError, InvalidInput
 from treadle.library.mcp_hub.hub import ListingsFile
-from treadle.library.mcp_hub.settings import Declared, server_of
+from treadle.library.mcp_hub.settings import Declared, parse_server
 from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.protocol.permissions import Rule
@@ -296,7 +296,7 @@ async def test_tools_are_enabled_by_chat_and_by_server(kit: Kit) -> None:  # T-1
 
 
 async def test_300_tools_cost_less_than_2000_tokens(kit: Kit) -> None:
-    server = server_of(kit.odd)
+    server = parse_server(kit.odd)
     schema = {"type": "object", "properties": {"repository": {"type": "string", "description": "Which one." * 20}}}
     many = tuple(ListedTool(f"list_some_things_{n}", "Lists things.", schema) for n in range(299))
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -309,7 +309,7 @@ async def test_300_tools_cost_less_than_2000_tokens(kit: Kit) -> None:
     theirs = [tool for tool in model.requests[0].tools if tool.name in ("find_tools", "call_tool") or "__" in tool.name]
     assert [tool.name for tool in theirs] == ["find_tools", "call_tool"]
     assert "list_some_things_7 " in theirs[0].description
-    assert tokens(len(msgspec.json.encode(theirs))) < 2_000
+    assert estimate_tokens(len(msgspec.json.encode(theirs))) < 2_000
     assert results(events)[0].result.startswith("noted hi")
 
 

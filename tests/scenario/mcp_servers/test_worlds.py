@@ -10,7 +10,7 @@ import pytest
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.mcp_servers.kit import ODD, Kit, action, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
-from treadle.library.message_expansion import commands
+from treadle.library.message_expansion import list_commands
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
@@ -104,9 +104,9 @@ async def test_the_known_prompts_are_those_of_the_world(kit: Kit) -> None:
     world = await agent.worlds.open(kit.root)
     chat = kit.chat(agent, world=world.id)
     options = (await chat.state()).options
-    assert await commands(agent, options) == {}  # the server has not been started, and no listing is remembered
+    assert await list_commands(agent, options) == {}  # the server has not been started, and no listing is remembered
     await collect_events(chat.send("Go."))
-    assert "odd:tidy" in await commands(agent, options)
+    assert "odd:tidy" in await list_commands(agent, options)
 
 
 @pytest.mark.thorough(one_of=8)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.base.file_system import create_file, is_below, path_below, replace_file
+from treadle.base.file_system import create_file, find_path_below, is_below, replace_file
 
 CORNERS = [
     ("/a", "/a", "."),
@@ -39,7 +39,7 @@ CORNERS = [
 @pytest.mark.parametrize(("path", "folder", "below"), CORNERS)
 def test_what_is_below_a_folder(path: str, folder: str, below: str | None) -> None:
     assert is_below(path, folder) is (below is not None)
-    assert path_below(path, folder) == below
+    assert find_path_below(path, folder) == below
 
 
 @pytest.mark.parametrize("sync", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.base.inert import inert, inert_line, printable
+from treadle.base.inert import escape_unprintable, make_inert, make_inert_line
 
 ALLOWED = set("\n\t\u200c\u200d")
 """Line ends and tabs; and the joiners that some scripts and emoji are written with."""
@@ -20,7 +20,7 @@ def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
         character = chr(number)
         lively = unicodedata.category(character) in LIVELY and character not in ALLOWED
         lively = lively or 0xE0100 <= number <= 0xE01EF  # selectors that can carry an invisible text
-        inert_text = inert(character)
+        inert_text = make_inert(character)
         if lively:
             assert inert_text.isascii(), hex(number)
             assert inert_text.startswith("\\"), hex(number)
@@ -43,20 +43,20 @@ def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
     ],
 )
 def test_examples(text: str, expected: str) -> None:
-    assert inert(text) == expected
+    assert make_inert(text) == expected
 
 
 @given(st.text(st.characters()))
 def test_once_is_enough_and_a_split_text_is_as_inert_as_a_whole_one(text: str) -> None:
-    assert inert(inert(text)) == inert(text)
+    assert make_inert(make_inert(text)) == make_inert(text)
     for position in range(len(text)):
-        pieces = inert(text[:position]) + inert(text[position:])
-        assert inert(pieces) == pieces
+        pieces = make_inert(text[:position]) + make_inert(text[position:])
+        assert make_inert(pieces) == pieces
 
 
 @given(st.text(st.characters()), st.integers(2, 50))
 def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
-    line = inert_line(text, width)
+    line = make_inert_line(text, width)
     assert len(line) <= width
     assert len(line.splitlines()) <= 1
     assert "\n" not in line
@@ -75,6 +75,6 @@ def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
     ],
 )
 def test_what_is_recorded_holds_nothing_that_cannot_be_printed(text: str, expected: str) -> None:
-    assert printable(text) == expected
-    assert printable(text, keep="").isprintable()
-    assert inert(printable(text)) == printable(text)
+    assert escape_unprintable(text) == expected
+    assert escape_unprintable(text, keep="").isprintable()
+    assert make_inert(escape_unprintable(text)) == escape_unprintable(text)

@@ -16,13 +16,13 @@ from treadle import Agent
 from treadle.adapters.models.scripted import Say, ScriptedModel
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.base.process_folders import abandoned_folders
+from treadle.base.process_folders import list_abandoned_folders
 from treadle.library.tool_setup import ToolSetup, remove_abandoned_folders
 
 HOLD = """
 import sys, tempfile, time
-from treadle.base.process_folders import process_folder_prefix
-print(tempfile.mkdtemp(prefix=process_folder_prefix(), dir=sys.argv[1]), flush=True)
+from treadle.base.process_folders import make_folder_prefix
+print(tempfile.mkdtemp(prefix=make_folder_prefix(), dir=sys.argv[1]), flush=True)
 time.sleep(600)
 """
 AGENT = """
@@ -47,7 +47,7 @@ def leave_folder(parent: Path) -> Path:
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(parent)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
-    assert abandoned_folders(str(parent)) == []  # its process lives
+    assert list_abandoned_folders(str(parent)) == []  # its process lives
     process.send_signal(signal.SIGKILL)
     process.communicate()
     return folder
@@ -74,8 +74,8 @@ def test_only_folders_whose_process_has_ended_are_abandoned(tmp_path: Path) -> N
     if os.geteuid() == 0:
         (tmp_path / f"{folder.name}-of-another-user").mkdir()
         os.chown(tmp_path / f"{folder.name}-of-another-user", 12_345, 12_345)
-    assert abandoned_folders(str(tmp_path)) == [str(folder)]
-    assert abandoned_folders(str(tmp_path / "none")) == []
+    assert list_abandoned_folders(str(tmp_path)) == [str(folder)]
+    assert list_abandoned_folders(str(tmp_path / "none")) == []
 
 
 def test_an_abandoned_folder_is_removed_but_not_what_its_links_name(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ async def test_a_run_removes_the_data_of_a_killed_agent_without_a_home(
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (project / "new").read_text() == "hello\n"
-    assert len(abandoned_folders(str(temporary))) == 1
+    assert len(list_abandoned_folders(str(temporary))) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     async with Agent(MemoryStore(), model=ScriptedModel([Say("Hello.")]), home=tmp_path / "home") as agent:
         await play(agent.chat().send("Hi."))
-        assert abandoned_folders(str(temporary)) == []
+        assert list_abandoned_folders(str(temporary)) == []
 
 
 async def test_a_process_looks_once_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,4 +134,4 @@ async def test_a_process_looks_once_an_hour(tmp_path: Path, monkeypatch: pytest.
     for expected_count in (0, 1):
         leave_folder(tmp_path)
         await setup.sweep_temporary_folders()
-        assert len(abandoned_folders(str(tmp_path))) == expected_count
+        assert len(list_abandoned_folders(str(tmp_path))) == expected_count

@@ -74,7 +74,7 @@ def test_a_program_that_closed_its_output_is_bounded(ending: str) -> None:  # L-
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_program_that_is_cancelled_at_its_start_leaves_no_pipe_open(steps: int) -> None:  # L-07
     async def read_output() -> None:
-        async for _ in Program(["sleep", "600"], dict(os.environ), b"input").output():
+        async for _ in Program(["sleep", "600"], dict(os.environ), b"input").stream_output():
             pass
 
     initial_pipes = _pipes()
@@ -107,7 +107,7 @@ async def test_a_program_that_finds_no_free_descriptor_leaves_none_open(free: in
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            async for _ in program.output():
+            async for _ in program.stream_output():
                 pass
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

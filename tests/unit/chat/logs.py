@@ -1,6 +1,6 @@
 """Short ways to write a log by hand and to see what it comes to."""
 
-from treadle.base.types import ChatId, call_key
+from treadle.base.types import ChatId, make_call_key
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
@@ -26,7 +26,7 @@ def chat(*events: e.Event, options: ChatOptions | None = None, state: ChatState 
 
 def answer(turn: int, *names: str, text: str = "", arguments: str = "{}", usage: Usage | None = None) -> list[e.Event]:
     """One whole turn: the model says `text` and calls the tools with these names."""
-    requests = tuple(ToolRequest(call_key(turn, n), name, arguments) for n, name in enumerate(names))
+    requests = tuple(ToolRequest(make_call_key(turn, n), name, arguments) for n, name in enumerate(names))
     return [
         e.TurnStart(turn),
         e.AssistantMessage(turn, text, tool_requests=requests),
@@ -36,7 +36,7 @@ def answer(turn: int, *names: str, text: str = "", arguments: str = "{}", usage:
 
 def ran(turn: int, position: int = 0, result: str = "ok", success: bool = True) -> list[e.Event]:
     """One call, from intent to outcome."""
-    key = call_key(turn, position)
+    key = make_call_key(turn, position)
     completion = e.ExecutionComplete(key, success, result if success else "", "" if success else result)
     return [e.ExecutionStart(key, "tool"), completion]
 

@@ -4,9 +4,9 @@ step that `decide` gives. The caller chooses freely among events that could happ
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from treadle.base.types import CallKey, ChatId, call_key
+from treadle.base.types import CallKey, ChatId, make_call_key
 from treadle.chat import snapshot
-from treadle.chat.budget import admit, forbidden, over_budget
+from treadle.chat.budget import admit, find_broken_limit, find_exhausted_limit
 from treadle.chat.decide import (
     AppendEvents,
     CallModel,
@@ -22,8 +22,8 @@ from treadle.chat.decide import (
     decide,
 )
 from treadle.chat.fold import fold, fold_all
-from treadle.chat.state import ChatState, OpenCheck, next_queued, open_actions, summary
-from treadle.chat.transcript import entries
+from treadle.chat.state import ChatState, OpenCheck, build_summary, choose_next_queued, list_open_actions
+from treadle.chat.transcript import build_entries
 from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
@@ -66,7 +66,7 @@ class Player:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def append(self, epoch: int, *events: e.Event) -> None:
-        queue = next_queued(self.state) if self.state.run is None else None
+        queue = choose_next_queued(self.state) if self.state.run is None else None
         for event in events:
             envelope = e.Envelope(self.state.head + 1, CHAT, self.time_ms, event, epoch)
             assert isinstance(event, e.UserMessage) is False or self._in_turn(event, epoch, queue)
@@ -155,7 +155,7 @@ class Player:
             if events[-1] is not start:
                 return
         elif self.state.open_turn.attempts and (
-            over := forbidden(self.state, run, self.state.open_turn.reserved, self.time_ms)
+            over := find_broken_limit(self.state, run, self.state.open_turn.reserved, self.time_ms)
         ):
             return self._worker(over)
         open_turn = self.state.open_turn
@@ -168,7 +168,9 @@ class Player:
                 names = [choose(["read", "write", "client", "ask", "approve", "bad", "done"]) for _ in range(3)]
                 tool_names = ["same"] * 3 if choose(["work", "work", "rut"]) == "rut" else names[: int(choose("123"))]
                 requests = tuple(
-                    ToolRequest(call_key(turn, position), name, "{}" if name == "same" else f'{{"n":{turn}}}', "id_1")
+                    ToolRequest(
+                        make_call_key(turn, position), name, "{}" if name == "same" else f'{{"n":{turn}}}', "id_1"
+                    )
                     for position, name in enumerate(tool_names)
                 )
                 usage_and_reason = (COST, "tool_calls")
@@ -196,7 +198,7 @@ class Player:
         for call in step.calls:
             run = self.state.run
             assert run is not None
-            if (over := over_budget(self.state, run, self.time_ms)) is not None:
+            if (over := find_exhausted_limit(self.state, run, self.time_ms)) is not None:
                 return self._worker(over)
             start = e.ExecutionStart(call.key, call.request.name, {"n": 1})
             completion = e.ExecutionComplete(call.key, True, "ok")
@@ -243,7 +245,7 @@ class Player:
 
     def _compact(self, trigger: e.Trigger, choose: Choose) -> None:
         run = self.state.run
-        if run is not None and (over := forbidden(self.state, run, COST, self.time_ms)) is not None:
+        if run is not None and (over := find_broken_limit(self.state, run, COST, self.time_ms)) is not None:
             return self._worker(e.CompactionComplete(trigger, False, error="budget"), over)
         upto = len(self.state.history) // 2
         while upto < len(self.state.history) and isinstance(self.state.history[upto], ResultsEntry):
@@ -268,7 +270,7 @@ class Player:
     def check(self) -> None:
         state = self.state
         assert [envelope.seq for envelope in self.log] == list(range(1, len(self.log) + 1))
-        valid_history(entries(state))
+        valid_history(build_entries(state))
         assert len(state.queue) <= 20
         self._check_status()
         self._check_calls()
@@ -277,12 +279,12 @@ class Player:
         self._check_budget()
 
     def _check_status(self) -> None:
-        chat_summary = summary(self.state)
+        chat_summary = build_summary(self.state)
         assert chat_summary.status in STATUSES
         step = decide(self.state, lambda: LIMITS)
         if isinstance(step, Wait):
             assert chat_summary.status == "requires_action", chat_summary.status
-            assert open_actions(self.state), "waits for nobody"
+            assert list_open_actions(self.state), "waits for nobody"
         elif isinstance(step, StayIdle):
             assert chat_summary.status in ("idle", "error")
         else:
@@ -312,7 +314,7 @@ class Player:
         open_keys = {call.key for call in self.state.calls if call.phase != "done"}
         assert set(requested_keys) - set(results) == open_keys
         if self.state.run is None:
-            assert not open_actions(self.state)
+            assert not list_open_actions(self.state)
             assert not self.state.calls
             assert self.state.open_turn is None
             assert self.state.answered_turn is None

@@ -12,8 +12,8 @@ from tests.unit.chat.player import CHAT, LIMITS, valid_history
 from treadle.chat import snapshot
 from treadle.chat.decide import decide
 from treadle.chat.fold import fold
-from treadle.chat.state import ChatState, open_actions, status, summary
-from treadle.chat.transcript import entries
+from treadle.chat.state import ChatState, build_summary, compute_status, list_open_actions
+from treadle.chat.transcript import build_entries
 from treadle.protocol import events as e
 from treadle.protocol import wire
 
@@ -63,8 +63,8 @@ def test_any_log_can_be_folded_decided_and_kept(events: list[e.Event], position:
         if seq == position:
             resumed = snapshot.decode(snapshot.encode(resumed)) or ChatState()
         decide(state, lambda: LIMITS)
-        assert summary(state).status == status(state)
-        assert all(action.action is not None for action in open_actions(state))
-        valid_history(entries(state))
+        assert build_summary(state).status == compute_status(state)
+        assert all(action.action is not None for action in list_open_actions(state))
+        valid_history(build_entries(state))
     assert resumed == state
     assert state.head == len(events)

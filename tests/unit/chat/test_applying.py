@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.chat.logs import chat, make_message
-from treadle.chat.applying import fenced_blocks
+from treadle.chat.applying import parse_fenced_blocks
 from treadle.chat.decide import AppendEvents, RunCalls, RunLimits, decide
 from treadle.chat.fold import fold
-from treadle.chat.state import ChatState, status
+from treadle.chat.state import ChatState, compute_status
 from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
@@ -33,7 +33,7 @@ from treadle.protocol.content import Usage
     ],
 )
 def test_the_fenced_blocks_of_a_text(text: str, expected: list[str]) -> None:
-    assert fenced_blocks(text) == expected
+    assert parse_fenced_blocks(text) == expected
 
 
 def build_chat(text: str, *more: e.Event) -> ChatState:
@@ -103,9 +103,9 @@ def carry_out_call(state: ChatState) -> ChatState:
 def test_no_model_is_asked_and_no_turn_is_counted() -> None:
     old_state = build_chat(TWO)
     new_state = grow(old_state, *transition(old_state, c.Apply("a.txt", block=1)))
-    assert status(new_state) == "pending"
+    assert compute_status(new_state) == "pending"
     new_state = carry_out_call(new_state)
-    assert (status(new_state), new_state.last_end) == ("idle", "done")
+    assert (compute_status(new_state), new_state.last_end) == ("idle", "done")
     assert (new_state.totals.turns, new_state.totals.usage, new_state.totals.tool_calls) == (1, Usage(10, 5), 1)
 
 
@@ -118,7 +118,7 @@ def test_what_waits_since_a_stop_or_an_error_still_waits(events: tuple[e.Event, 
     queued = e.QueueChanged("added", "q1", "next")
     old_state = build_chat("Hm.", e.UserMessage("more"), queued, *events, e.RunEnd(reason))
     new_state = carry_out_call(grow(old_state, *transition(old_state, c.Apply("a.txt", "text"))))
-    assert (status(new_state), new_state.last_end, len(new_state.queue)) == (expected_status, reason, 1)
+    assert (compute_status(new_state), new_state.last_end, len(new_state.queue)) == (expected_status, reason, 1)
     assert new_state.last_error == old_state.last_error
 
 
@@ -126,6 +126,6 @@ def test_a_message_in_place_of_an_approval_goes_to_the_model() -> None:
     old_state = build_chat("Hm.")
     waiting_state = grow(old_state, *transition(old_state, c.Apply("a.txt", "text")))
     waiting_state = grow(waiting_state, e.PermissionRequested("2.0", "2.0", hash="h"), epoch=1)
-    assert status(waiting_state) == "requires_action"
+    assert compute_status(waiting_state) == "requires_action"
     steered = grow(waiting_state, *transition(waiting_state, c.Send("Not there.", "steering")))
     assert type(decide(steered, RunLimits)).__name__ == "CallModel"

@@ -180,7 +180,7 @@ def test_nothing_is_a_call_until_the_stream_ended_well() -> None:  # M-08
     with pytest.raises(ModelError, match="stopped before its end") as caught:
         assembler.finish("openai:x")
     assert caught.value.kind == "cut_stream"
-    assert assembler.partial("openai:x") == ModelAnswer("so far", finish_reason="interrupted")  # L-07
+    assert assembler.build_partial_answer("openai:x") == ModelAnswer("so far", finish_reason="interrupted")  # L-07
 
 
 def test_thinking_is_kept_apart_and_blocks_replace_their_deltas() -> None:  # M-10

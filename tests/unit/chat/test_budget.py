@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, make_message, ran
-from treadle.base.types import call_key
-from treadle.chat.budget import admit, forbidden, over_budget, why_stopped
+from treadle.base.types import make_call_key
+from treadle.chat.budget import admit, explain_stop, find_broken_limit, find_exhausted_limit
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
@@ -66,8 +66,8 @@ def test_the_whole_chat_counts_the_time_of_its_earlier_runs_and_of_this_one() ->
     idle = at(first_run, 5_000, *answer(1, text="hi"), e.RunEnd("done"))
     state = at(idle, 60_000, make_message(), *answer(2, "a"))
     assert state.run is not None
-    assert over_budget(state, state.run, 65_999) is None
-    assert over_budget(state, state.run, 66_000) == e.LimitReached("wall_s", 10, 10, "chat")
+    assert find_exhausted_limit(state, state.run, 65_999) is None
+    assert find_exhausted_limit(state, state.run, 66_000) == e.LimitReached("wall_s", 10, 10, "chat")
     assert admit_turn(state, 66_000) == (e.LimitReached("wall_s", 10, 10, "chat"),)
 
 
@@ -81,7 +81,7 @@ def test_an_attempt_made_again_counts_all_but_its_turn() -> None:
     for budget, refused in ((Budget(turns=1), False), (Budget(tokens=650), True), (Budget(tokens=700), False)):
         state = spent(budget)
         assert state.run is not None
-        assert (forbidden(state, state.run, ESTIMATE, state.updated_ms) is not None) is refused
+        assert (find_broken_limit(state, state.run, ESTIMATE, state.updated_ms) is not None) is refused
 
 
 def test_what_retries_side_calls_and_dead_workers_cost_counts() -> None:  # fault 30
@@ -100,16 +100,16 @@ def test_before_tools_run_only_calls_and_time_are_looked_at() -> None:
     for budget, kind in ((Budget(tool_calls=1), "tool_calls"), (Budget(wall_s=1), "wall_s"), (Budget(tokens=1), None)):
         state = spent(budget)
         assert state.run is not None
-        limit_event = over_budget(state, state.run, state.run.started_ms + 2_000)
+        limit_event = find_exhausted_limit(state, state.run, state.run.started_ms + 2_000)
         assert (limit_event.kind if limit_event else None) == kind
 
 
 # -- waiting for a person is not working time (L-11) ------------------------------------------------------------------
 
 
-ASKED = e.PermissionRequested("p1", call_key(1, 0), "shown")
+ASKED = e.PermissionRequested("p1", make_call_key(1, 0), "shown")
 ALLOWED = e.PermissionCompleted("p1", "allow")
-QUESTION = e.UserInputRequested("q1", "Which?", call=call_key(1, 0), purpose="ask")
+QUESTION = e.UserInputRequested("q1", "Which?", call=make_call_key(1, 0), purpose="ask")
 
 
 def at(state: ChatState, now_ms: int, *events: e.Event) -> ChatState:
@@ -127,7 +127,7 @@ def begin_run(*names: str) -> ChatState:
 
 def get_worked_ms(state: ChatState, now_ms: int) -> int:
     assert state.run is not None
-    return state.run.worked_ms(now_ms)
+    return state.run.compute_worked_ms(now_ms)
 
 
 def test_the_time_in_which_an_approval_was_waited_for_is_not_spent() -> None:  # L-11
@@ -136,8 +136,8 @@ def test_the_time_in_which_an_approval_was_waited_for_is_not_spent() -> None:  #
     allowed = at(waiting_state, 3_600_000, ALLOWED)
     assert get_worked_ms(allowed, 3_604_000) == 6_000
     assert allowed.run is not None
-    assert over_budget(allowed, allowed.run, 3_607_999) is None
-    assert over_budget(allowed, allowed.run, 3_608_000) == e.LimitReached("wall_s", 10, 10)
+    assert find_exhausted_limit(allowed, allowed.run, 3_607_999) is None
+    assert find_exhausted_limit(allowed, allowed.run, 3_608_000) == e.LimitReached("wall_s", 10, 10)
     end_state = at(allowed, 3_604_000, *ran(1), e.RunEnd("done"))
     assert end_state.totals.wall_ms == 6_000
 
@@ -154,12 +154,12 @@ def test_the_question_of_the_loop_itself_is_one_for_a_person() -> None:  # L-03,
 
 
 def test_it_works_while_another_call_runs_and_while_a_client_works() -> None:  # L-11, A-02
-    running = at(begin_run("a", "b"), 3_000, e.ExecutionStart(call_key(1, 0), "a"))
-    waiting_state = at(running, 3_000, e.PermissionRequested("p1", call_key(1, 1), "shown"))
+    running = at(begin_run("a", "b"), 3_000, e.ExecutionStart(make_call_key(1, 0), "a"))
+    waiting_state = at(running, 3_000, e.PermissionRequested("p1", make_call_key(1, 1), "shown"))
     assert get_worked_ms(waiting_state, 8_000) == 7_000
-    approval_only = at(waiting_state, 8_000, e.ExecutionComplete(call_key(1, 0), True, "ok"))
+    approval_only = at(waiting_state, 8_000, e.ExecutionComplete(make_call_key(1, 0), True, "ok"))
     assert get_worked_ms(approval_only, 90_000) == 7_000  # from here on nothing but the person is waited for
-    client = at(begin_run("a"), 3_000, e.ExternalToolRequested(call_key(1, 0), "a"))
+    client = at(begin_run("a"), 3_000, e.ExternalToolRequested(make_call_key(1, 0), "a"))
     assert get_worked_ms(client, 8_000) == 7_000
 
 
@@ -195,4 +195,4 @@ def test_a_clock_that_goes_back_gives_no_time_back() -> None:  # fault 15
 def test_a_run_that_ended_at_a_limit_says_which_and_how_much(
     limit: e.LimitReached, reason: e.EndReason, words: str
 ) -> None:
-    assert why_stopped(limit, reason) == words
+    assert explain_stop(limit, reason) == words

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.chat.carried_variables import starts_programs, unknown_variables
+from treadle.chat.carried_variables import can_start_programs, select_unknown_variables
 from treadle.protocol.content import Shell
 
 STARTING: str = """
@@ -28,24 +28,24 @@ GIT_TERMINAL_PROMPT CONDA_PREFIX JAVA_HOME NVM_DIR PKG_CONFIG_PATH
 
 @pytest.mark.parametrize("name", STARTING.split())
 def test_what_makes_programs_run_something_else_never_carries_over(name: str) -> None:
-    assert starts_programs(name, "x")
-    assert unknown_variables(Shell(exports={name: "x"})) == {}
+    assert can_start_programs(name, "x")
+    assert select_unknown_variables(Shell(exports={name: "x"})) == {}
 
 
 @pytest.mark.parametrize("name", CARRIED.split())
 def test_what_projects_need_carries_over(name: str) -> None:
-    assert not starts_programs(name, "x")
+    assert not can_start_programs(name, "x")
 
 
 def test_a_prompt_carries_over_unless_it_runs_something() -> None:
-    assert not starts_programs("PS1", "(.venv) $ ")
+    assert not can_start_programs("PS1", "(.venv) $ ")
     for value in ("$(id)", "`id`", "${x:=$(id)}", "$[a[0]]"):
-        assert starts_programs("PS1", value)
-        assert starts_programs("PS4", value)
+        assert can_start_programs("PS1", value)
+        assert can_start_programs("PS4", value)
 
 
 def test_all_but_locale_and_terminal_make_words_unknown() -> None:
     shell = Shell(
         exports={"LANG": "C", "LC_ALL": "C", "TERM": "xterm", "PS1": "$", "PATH": "/x", "A": "1"}, unset=("B",)
     )
-    assert unknown_variables(shell) == {"A": "1", "B": None, "PATH": "/x"}
+    assert select_unknown_variables(shell) == {"A": "1", "B": None, "PATH": "/x"}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.chat import change_rules as rules
-from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, make_file_change
 
 FILE, FOLDER = FileState("file", 0o644, "d", 1), FileState("directory", 0o755)
 LINK = FileState("link", target="x")
@@ -66,11 +66,11 @@ DATA = (
 
 
 def is_refused(path: str, new_state: FileState | None = FILE, old_state: FileState | None = None) -> bool:
-    return bool(rules.never_committed(path, old_state, new_state))
+    return bool(rules.explain_never_committed(path, old_state, new_state))
 
 
 def make_change(path: str, state: FileState = FILE) -> FileChange:
-    return change_of(path, None, state, DiffStat())
+    return make_file_change(path, None, state, DiffStat())
 
 
 # -- repositories -----------------------------------------------------------------------------------------------------
@@ -130,17 +130,17 @@ def test_the_shape_of_a_bare_repository(above: list[str], upper: bool) -> None:
     ]
     hook = make_change(f"{folder}hooks/post-checkout")
     neighbour = make_change(f"{folder}readme.md")
-    reasons = rules.left_out([*parts, hook, neighbour], exists_nothing)
+    reasons = rules.explain_left_out([*parts, hook, neighbour], exists_nothing)
     assert set(reasons) == {each.path for each in (*parts, hook)}
     for without in range(3):
         other_parts = [part for number, part in enumerate(parts) if number != without]
-        assert rules.left_out([*other_parts, hook], exists_nothing) == {}
+        assert rules.explain_left_out([*other_parts, hook], exists_nothing) == {}
         there = parts[without].path
-        assert rules.left_out(other_parts, lambda path, there=there: path.casefold() == there.casefold()), (
+        assert rules.explain_left_out(other_parts, lambda path, there=there: path.casefold() == there.casefold()), (
             "part was there"
         )
     link = [make_change(f"{folder}HEAD"), make_change(f"{folder}commondir")]
-    assert len(rules.left_out(link, exists_nothing)) == 2
+    assert len(rules.explain_left_out(link, exists_nothing)) == 2
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, make_message
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.closing import close_calls
-from treadle.chat.state import open_actions
+from treadle.chat.state import list_open_actions
 from treadle.protocol import events as e
 
-KEY = call_key(1, 0)
+KEY = make_call_key(1, 0)
 START = e.ExecutionStart(KEY, "t")
 
 
@@ -28,7 +28,7 @@ def test_whatever_it_waits_for(pending_events: tuple[e.Event, ...], completion_t
     assert [event.TYPE for event in events] == [*completion_types, "tool.execution_complete"]
     new_state = chat(*events, state=state)
     assert new_state.calls == ()
-    assert open_actions(new_state) == ()
+    assert list_open_actions(new_state) == ()
 
 
 def test_a_call_that_was_started_may_have_taken_effect_and_says_so() -> None:

@@ -12,11 +12,11 @@ from treadle.chat.completion import (
     CONTINUE_TEXT,
     MARKER,
     MarkerFilter,
-    continuation,
-    marks,
+    choose_continuation,
+    is_marker_used,
+    needs_summary,
     strip_marker,
     strip_thinking,
-    wants_summary,
 )
 from treadle.protocol.content import Thinking
 from treadle.protocol.options import ChatOptions, CompletionStyle, Rung
@@ -110,24 +110,24 @@ def test_thinking_is_stripped_but_not_what_was_signed() -> None:  # M-10
 def test_the_marker_is_for_models_on_the_text_rung(
     completion: CompletionStyle | Literal[""], rung: Rung | Literal[""], native: bool, marked: bool
 ) -> None:
-    assert marks(ChatOptions(completion=completion, rung=rung), native) == marked
+    assert is_marker_used(ChatOptions(completion=completion, rung=rung), native) == marked
 
 
 def test_the_nudge_is_configurable() -> None:
     state = chat(make_message(), *answer(1, text="hm"), options=ChatOptions(mode="autopilot"))
     assert state.run is not None
-    assert continuation(state, state.run) == CONTINUE_TEXT
+    assert choose_continuation(state, state.run) == CONTINUE_TEXT
     custom_state = chat(
         make_message(), *answer(1, text="hm"), options=ChatOptions(mode="autopilot", continue_text="On!")
     )
     assert custom_state.run is not None
-    assert continuation(custom_state, custom_state.run) == "On!"
+    assert choose_continuation(custom_state, custom_state.run) == "On!"
 
 
 def test_only_autopilot_is_nudged() -> None:
     state = chat(make_message(), *answer(1, text="hm"))
     assert state.run is not None
-    assert continuation(state, state.run) == ""
+    assert choose_continuation(state, state.run) == ""
 
 
 def test_a_summary_only_after_silent_work() -> None:
@@ -139,4 +139,4 @@ def test_a_summary_only_after_silent_work() -> None:
     ):
         state = chat(make_message(), *events, options=options)
         assert state.run is not None
-        assert wants_summary(state, state.run) is is_expected
+        assert needs_summary(state, state.run) is is_expected

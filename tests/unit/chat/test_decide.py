@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, make_message, ran
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.decide import AppendEvents, CallModel, Compact, RunCalls, RunLimits, StayIdle, Summarize, Wait, decide
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
@@ -11,7 +11,7 @@ from treadle.protocol.content import Usage
 from treadle.protocol.options import ChatOptions
 
 LIMITS = RunLimits(window=100_000, max_output=1_000)
-KEY = call_key(1, 0)
+KEY = make_call_key(1, 0)
 
 
 def step(state: ChatState, limits: RunLimits = LIMITS) -> object:
@@ -49,7 +49,7 @@ def test_an_intent_without_outcome_is_left_to_recovery() -> None:  # D-02
 
 def test_an_interrupt_closes_everything_at_once() -> None:  # L-07
     state = chat(
-        make_message(), *answer(1, "a", "b"), *ran(1, 0), e.ExecutionStart(call_key(1, 1), "b"), e.Interrupted()
+        make_message(), *answer(1, "a", "b"), *ran(1, 0), e.ExecutionStart(make_call_key(1, 1), "b"), e.Interrupted()
     )
     assert list_recorded_types(state) == ["tool.execution_complete", "session.run_end:interrupted"]
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey, ChatId
-from treadle.chat.divergence import IGNORED, first_divergence, is_same_event
+from treadle.chat.divergence import IGNORED, find_first_divergence, is_same_event
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
@@ -31,12 +31,12 @@ def test_the_same_run_at_another_time_and_place_is_the_same() -> None:
         e.TurnEnd(1, Usage(10, 2, usd=0.3)),
         e.RunEnd("done"),
     )
-    assert first_divergence(log("c_a", *RUN), log("c_b", *other_run, time_ms=9_999, epoch=3)) is None
+    assert find_first_divergence(log("c_a", *RUN), log("c_b", *other_run, time_ms=9_999, epoch=3)) is None
 
 
 def test_the_first_difference_is_named_with_what_came_before() -> None:
     other_run = [*RUN[:3], e.AssistantMessage(1, "Not done.", usage=Usage()), e.TurnEnd(1), e.RunEnd("error")]
-    divergence = first_divergence(log("c_a", *RUN), log("c_b", *other_run), ("left", "right"))
+    divergence = find_first_divergence(log("c_a", *RUN), log("c_b", *other_run), ("left", "right"))
     assert divergence is not None
     assert divergence.seq == 4
     assert divergence.left is not None
@@ -54,14 +54,14 @@ def test_the_first_difference_is_named_with_what_came_before() -> None:
 
 
 def test_another_type_is_named_as_such() -> None:
-    divergence = first_divergence(log("c_a", *RUN[:3]), log("c_b", *RUN[:2], e.RunEnd("error")))
+    divergence = find_first_divergence(log("c_a", *RUN[:3]), log("c_b", *RUN[:2], e.RunEnd("error")))
     assert divergence is not None
     assert "at 3: assistant.turn_start in A, session.run_end in B." in divergence.text
 
 
 def test_a_log_that_ends_early_differs_where_it_ends() -> None:
     for left_run, right, shorter_log in ((RUN, RUN[:3], "B"), (RUN[:3], RUN, "A"), ((), RUN[:1], "A")):
-        divergence = first_divergence(log("c_a", *left_run), log("c_b", *right))
+        divergence = find_first_divergence(log("c_a", *left_run), log("c_b", *right))
         assert divergence is not None
         assert divergence.seq == min(len(left_run), len(right)) + 1
         assert f"{shorter_log} has ended there." in divergence.text
@@ -73,7 +73,7 @@ def test_a_difference_deep_inside_is_named_by_its_path() -> None:
         requests = (ToolRequest(CallKey("1.0"), "look"), ToolRequest(CallKey("1.1"), "look", arguments))
         return e.AssistantMessage(1, tool_requests=requests)
 
-    divergence = first_divergence(log("c_a", asks('{"a":1}')), log("c_b", asks('{"a":2}')))
+    divergence = find_first_divergence(log("c_a", asks('{"a":1}')), log("c_b", asks('{"a":2}')))
     assert divergence is not None
     assert "data.tool_requests[1].arguments" in divergence.text
 
@@ -94,7 +94,7 @@ def test_what_is_measured_or_drawn_by_lot_is_no_difference() -> None:
 
 
 def test_long_values_are_cut_in_the_text() -> None:
-    divergence = first_divergence(log("c_a", e.UserMessage("x" * 9_999)), log("c_b", e.UserMessage("y" * 9_999)))
+    divergence = find_first_divergence(log("c_a", e.UserMessage("x" * 9_999)), log("c_b", e.UserMessage("y" * 9_999)))
     assert divergence is not None
     assert all(len(line) < 450 for line in divergence.text.splitlines())
 

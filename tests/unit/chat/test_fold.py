@@ -1,15 +1,23 @@
 """The effect of each event on the state: the cases that matter one by one. Everything else is in the property tests."""
 
 from tests.unit.chat.logs import answer, chat, make_message, ran
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.fold import _APPLY, NO_EFFECT
-from treadle.chat.fold_calls import title_of
-from treadle.chat.state import ChatState, awaits_action, known_files, open_actions, runnable_calls, status, summary
+from treadle.chat.fold_calls import make_title
+from treadle.chat.state import (
+    ChatState,
+    build_summary,
+    compute_status,
+    list_known_files,
+    list_open_actions,
+    list_runnable_calls,
+    needs_action,
+)
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, KnownFile, ResultsEntry, ToolResult, Usage, UserEntry
 from treadle.protocol.options import ChatOptions
 
-KEY = call_key(1, 0)
+KEY = make_call_key(1, 0)
 
 
 def test_every_recorded_event_has_a_meaning() -> None:
@@ -27,7 +35,7 @@ def test_results_enter_together_and_in_the_models_order() -> None:  # L-04
     assert isinstance(state.history[-1], AssistantEntry)
     state = chat(*ran(1, 0, "first"), state=state)
     assert state.history[-1] == ResultsEntry(
-        1, (ToolResult(call_key(1, 0), "first"), ToolResult(call_key(1, 1), "second"))
+        1, (ToolResult(make_call_key(1, 0), "first"), ToolResult(make_call_key(1, 1), "second"))
     )
     assert state.calls == ()
 
@@ -38,7 +46,7 @@ def test_a_failure_is_the_result_that_the_model_sees() -> None:  # L-05
 
 
 def test_a_call_keeps_its_first_result() -> None:
-    late = (e.ExecutionStart(call_key(1, 0), "a"), e.ExecutionComplete(call_key(1, 0), True, "again"))
+    late = (e.ExecutionStart(make_call_key(1, 0), "a"), e.ExecutionComplete(make_call_key(1, 0), True, "again"))
     state = chat(make_message(), *answer(1, "a", "b"), *ran(1, 0, "first"), *late, *ran(1, 1))
     assert state.history[-1].results[0].text == "first"  # type: ignore[union-attr]
 
@@ -60,10 +68,10 @@ def test_a_refusal_whose_result_was_lost_is_never_taken_for_consent() -> None:
 def test_a_client_result_that_was_lost_does_not_wedge_the_chat() -> None:
     start, tool_request = e.ExecutionStart(KEY, "t"), e.ExternalToolRequested(KEY, "t", tool_call_id=KEY)
     state = chat(make_message(), *answer(1, "t"), start, tool_request)
-    assert status(state) == "requires_action"
+    assert compute_status(state) == "requires_action"
     state = chat(e.ExternalToolCompleted(KEY), state=state)
-    assert not awaits_action(state)
-    assert status(state) == "running"
+    assert not needs_action(state)
+    assert compute_status(state) == "running"
 
 
 def test_an_edited_approval_replaces_the_arguments() -> None:
@@ -71,25 +79,25 @@ def test_an_edited_approval_replaces_the_arguments() -> None:
     state = chat(
         make_message(), *answer(1, "run"), permission, e.PermissionCompleted("p", "allow", arguments={"command": "ls"})
     )
-    assert runnable_calls(state)[0].arguments == {"command": "ls"}
+    assert list_runnable_calls(state)[0].arguments == {"command": "ls"}
 
 
 def test_an_approval_holds_back_the_calls_after_it_and_a_client_tool_does_not() -> None:  # L-06, A-02
-    permission = e.PermissionRequested("p", call_key(1, 0), hash="h")
+    permission = e.PermissionRequested("p", make_call_key(1, 0), hash="h")
     state = chat(make_message(), *answer(1, "write", "read"), permission)
-    assert runnable_calls(state) == ()
+    assert list_runnable_calls(state) == ()
     tool_events = (e.ExecutionStart(KEY, "t"), e.ExternalToolRequested(KEY, "t", tool_call_id=KEY))
     state = chat(make_message(), *answer(1, "t", "read"), *tool_events)
-    assert [call.request.name for call in runnable_calls(state)] == ["read"]
-    assert status(state) == "running"
+    assert [call.request.name for call in list_runnable_calls(state)] == ["read"]
+    assert compute_status(state) == "running"
 
 
 def test_a_deadline_is_when_the_chat_must_be_woken() -> None:  # A-05
     tool_events = (e.ExecutionStart(KEY, "t"), e.ExternalToolRequested(KEY, "t", tool_call_id=KEY, deadline_s=5))
     state = chat(make_message(), *answer(1, "t"), *tool_events)
-    assert summary(state).wake_ms == state.updated_ms + 5_000
-    assert not summary(state).runnable
-    assert open_actions(state)[0].deadline_ms == summary(state).wake_ms
+    assert build_summary(state).wake_ms == state.updated_ms + 5_000
+    assert not build_summary(state).runnable
+    assert list_open_actions(state)[0].deadline_ms == build_summary(state).wake_ms
 
 
 def test_what_a_dead_worker_spent_counts_even_if_the_run_was_stopped_meanwhile() -> None:  # L-11
@@ -144,7 +152,7 @@ def test_an_edit_cuts_the_conversation_and_begins_anew() -> None:  # L-09
 def test_a_cut_takes_back_what_was_known_of_files() -> None:  # L-09, T-13
     def saw(turn: int, **files: str) -> list[e.Event]:
         file_digests = tuple(KnownFile(path, digest) for path, digest in files.items())
-        return [*answer(turn, "a"), e.ExecutionComplete(call_key(turn, 0), True, seen=file_digests)]
+        return [*answer(turn, "a"), e.ExecutionComplete(make_call_key(turn, 0), True, seen=file_digests)]
 
     read = chat(make_message("one"), *saw(1, a="1"), e.RunEnd("done"))
     state = chat(
@@ -155,11 +163,11 @@ def test_a_cut_takes_back_what_was_known_of_files() -> None:  # L-09, T-13
         *saw(4, b="3"),
         state=read,
     )
-    assert known_files(state) == {"a": "3", "b": "3"}
+    assert list_known_files(state) == {"a": "3", "b": "3"}
     second, third = [entry.seq for entry in state.history if isinstance(entry, UserEntry)][1:]
-    assert known_files(chat(e.UserMessage("another", edits=third), state=state)) == {"a": "2", "b": "1"}
-    assert known_files(chat(e.SessionRewound(second), state=state)) == known_files(read) == {"a": "1"}
-    assert known_files(chat(e.SessionRewound(2), state=state)) == {}
+    assert list_known_files(chat(e.UserMessage("another", edits=third), state=state)) == {"a": "2", "b": "1"}
+    assert list_known_files(chat(e.SessionRewound(second), state=state)) == list_known_files(read) == {"a": "1"}
+    assert list_known_files(chat(e.SessionRewound(2), state=state)) == {}
 
 
 def test_masking_ends_where_an_edit_cut() -> None:
@@ -188,8 +196,8 @@ def test_the_queue_by_its_operations() -> None:  # L-08
 def test_an_archived_chat_does_not_go_on_with_its_queue() -> None:
     last_events = (e.QueueChanged("added", "a", "a"), e.RunEnd("done"))
     state = chat(make_message(), *answer(1, text="hi"), *last_events)
-    assert status(state) == "pending"
-    assert status(chat(e.OptionsChanged({"archived": True}), state=state)) == "idle"
+    assert compute_status(state) == "pending"
+    assert compute_status(chat(e.OptionsChanged({"archived": True}), state=state)) == "idle"
 
 
 def test_options_that_no_longer_fit_are_left_alone() -> None:
@@ -203,9 +211,9 @@ def test_another_model_counts_the_context_anew() -> None:
 
 
 def test_the_title_is_the_first_line_that_says_something() -> None:
-    assert title_of("\n  Fix it \nplease") == "Fix it"
-    assert len(title_of("x" * 99)) == 60
-    assert title_of(" \n") == ""
+    assert make_title("\n  Fix it \nplease") == "Fix it"
+    assert len(make_title("x" * 99)) == 60
+    assert make_title(" \n") == ""
     assert chat(e.TitleChanged("Mine"), make_message()).title == "Mine"
 
 
@@ -219,11 +227,11 @@ def test_a_status_while_a_worker_closes_an_action_itself() -> None:
         question,
         e.UserInputCompleted("q", by="treadle"),
     )
-    assert status(state) == "running"
+    assert compute_status(state) == "running"
 
 
 def test_the_empty_state_is_idle() -> None:
-    assert status(ChatState()) == "idle"
+    assert compute_status(ChatState()) == "idle"
 
 
 def test_an_edit_during_a_compaction_is_not_undone_by_its_summary() -> None:  # L-09, L-19

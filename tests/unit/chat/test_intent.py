@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.chat.intent import asks_for_changes, files_to_write, only_asks
-from treadle.frontends.cli.piped import with_context
+from treadle.chat.intent import find_files_to_write, is_change_request, is_only_question
+from treadle.frontends.cli.piped import append_context
 
 CHANGES = r"""
 Fix the failing test
@@ -139,23 +139,23 @@ def test_the_corpus_is_large_enough() -> None:
 
 @pytest.mark.parametrize("message", [unescape_text(line) for line in CHANGES])
 def test_asks_for_changes(message: str) -> None:
-    assert asks_for_changes(message)
-    assert not only_asks(message)
+    assert is_change_request(message)
+    assert not is_only_question(message)
 
 
 @pytest.mark.parametrize("message", [unescape_text(line) for line in NO_CHANGES])
 def test_asks_for_none(message: str) -> None:
-    assert not asks_for_changes(message)
+    assert not is_change_request(message)
 
 
 @pytest.mark.parametrize("message", ["Why?", "What does it do?", "Explain it.", "Is it done?", "List the files"])
 def test_a_question_is_one(message: str) -> None:
-    assert only_asks(message)
+    assert is_only_question(message)
 
 
 @pytest.mark.parametrize("message", ["Do it", "go", "Run the tests", "", "Fix it?! Fix it.", "`why?`"])
 def test_what_is_no_question_is_none(message: str) -> None:
-    assert not only_asks(message)
+    assert not is_only_question(message)
 
 
 @pytest.mark.parametrize(
@@ -172,28 +172,28 @@ def test_what_is_no_question_is_none(message: str) -> None:
     ],
 )
 def test_files_that_something_is_to_be_written_to(message: str, files: list[str]) -> None:
-    assert files_to_write(message) == files
+    assert find_files_to_write(message) == files
 
 
 @given(st.text(max_size=2_000))
 def test_any_text_has_an_answer(text: str) -> None:
-    assert not (asks_for_changes(text) and only_asks(text))
+    assert not (is_change_request(text) and is_only_question(text))
 
 
 @pytest.mark.parametrize("piece", ["please ", "```", "fix ", "> ", "- ", '"', "do not a ", "write a ", ", and "])
 def test_a_long_message_costs_little(piece: str) -> None:
     began = time.process_time()
-    asks_for_changes(piece * 200_000)
-    only_asks(piece * 200_000)
-    files_to_write(f"Fix it. {piece * 200_000}")
+    is_change_request(piece * 200_000)
+    is_only_question(piece * 200_000)
+    find_files_to_write(f"Fix it. {piece * 200_000}")
     assert time.process_time() - began < 5  # it is milliseconds; a quadratic search would take minutes
 
 
 def test_what_is_piped_in_beside_a_message_is_context() -> None:  # U-07
     todo = "TODO: fix the parser, rename it, and write the result to out.txt\n"
-    message = with_context("Explain this.", todo)
-    assert asks_for_changes(todo)
-    assert not asks_for_changes(message)
-    assert files_to_write(message) == []
-    assert only_asks(message)
-    assert asks_for_changes(with_context("Fix what this complains about.", "all is well?\n"))
+    message = append_context("Explain this.", todo)
+    assert is_change_request(todo)
+    assert not is_change_request(message)
+    assert find_files_to_write(message) == []
+    assert is_only_question(message)
+    assert is_change_request(append_context("Fix what this complains about.", "all is well?\n"))

@@ -7,9 +7,17 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples
 from treadle.adapters.workspace.history.undo_plan import Blocked, PathUndo, State
-from treadle.chat.ledger import LedgerEntry, covers, find_unnamed_paths, fingerprint, last_undo, redone, trails
+from treadle.chat.ledger import (
+    LedgerEntry,
+    covers_path,
+    find_git_fingerprint,
+    find_last_undo,
+    find_redo_trails,
+    find_unnamed_paths,
+    select_trails,
+)
 from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
-from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, encode_path, make_file_change
 
 PATHS = ("a", "b", "c")
 
@@ -40,7 +48,7 @@ class Opaque(PathUndo):
     def __init__(self, path: str, now: State) -> None:
         self._path, self._now, self.made = path, now, {}
 
-    def text(self, state: State) -> None:
+    def read_text(self, state: State) -> None:
         return None
 
     def _require(self, state: State) -> None:
@@ -78,7 +86,7 @@ class World:
         self.disk[path] = state
         self.writes.append(Write(self.tick(), path, old_state, state, agent))
         if agent:
-            file = change_of(path, old_state, state, DiffStat())
+            file = make_file_change(path, old_state, state, DiffStat())
             self.entries.append(LedgerEntry(self.seq, FilesChanged((file,)), (file,)))
 
     def request(self, kind: str, **more: object) -> RestoreRequested:
@@ -96,7 +104,7 @@ class World:
             except Blocked:
                 continue
             if target.state != now:
-                file = change_of(
+                file = make_file_change(
                     trail.path, now, target.state, DiffStat(), merged=target.merged, rebased=target.rebased
                 )
                 changes.append(file)
@@ -107,7 +115,7 @@ class World:
 
     def undo(self, since: int, upto: int = 0) -> list[FileChange]:
         request = self.request("undo", since=since, upto=upto)
-        changes = self.carry_out(trails(self.entries, request), request)
+        changes = self.carry_out(select_trails(self.entries, request), request)
         changed_paths = {file.path for file in changes}
         self.killed[request.restore] = [w for w in self.scope(since, upto) if w.path in changed_paths]
         for write in self.killed[request.restore]:
@@ -115,11 +123,11 @@ class World:
         return changes
 
     def redo(self) -> tuple[str, list[FileChange]]:
-        undo = last_undo(self.entries, self.requests)
+        undo = find_last_undo(self.entries, self.requests)
         if not undo:
             return "", []
         request = self.request("redo", of=undo)
-        changes = self.carry_out(redone(self.entries, undo), request)
+        changes = self.carry_out(find_redo_trails(self.entries, undo), request)
         for write in self.killed[undo]:
             if write.path in {file.path for file in changes}:
                 write.alive = True
@@ -130,8 +138,8 @@ class World:
     def keep(self, path: str) -> None:
         request = self.request("keep", paths=(path,))
         files = tuple(
-            change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat())
-            for trail in trails(self.entries, request)
+            make_file_change(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat())
+            for trail in select_trails(self.entries, request)
         )
         self.entries.append(LedgerEntry(self.tick(), ChangesKept(request.restore, files), files, request))
         for write in self.scope(0, 0):
@@ -287,7 +295,7 @@ def test_what_was_undone_and_redone_can_be_undone_again(moves: list[tuple[str, o
 
 
 def entry(seq: int, path: str, old_state: FileState | None, new_state: FileState | None, **more: object) -> LedgerEntry:
-    file = change_of(path, old_state, new_state, DiffStat())
+    file = make_file_change(path, old_state, new_state, DiffStat())
     return LedgerEntry(seq, FilesChanged((file,), **more), (file,))  # type: ignore[arg-type]
 
 
@@ -304,12 +312,12 @@ FIRST = RestoreRequested("u", "undo", upto=10)
 
 
 def links(entries: list[LedgerEntry], request: RestoreRequested) -> list[tuple[Link, ...]]:
-    return [trail.links for trail in trails(entries, request)]
+    return [trail.links for trail in select_trails(entries, request)]
 
 
 def test_hunks_undone_of_the_last_run_leave_the_first_as_it_is() -> None:
     request = RestoreRequested("u1", "undo", since=10, hunks={"f": (1,)})
-    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", C, D, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, make_file_change("f", C, D, DiffStat()))]
     assert links(entries, LAST) == [(Link(B, D),)]
     assert links(entries, FIRST) == [(Link(A, B),)]
     assert links(entries, ALL) == [(Link(A, D),)]
@@ -317,7 +325,7 @@ def test_hunks_undone_of_the_last_run_leave_the_first_as_it_is() -> None:
 
 def test_hunks_undone_across_runs_cannot_be_told_apart_any_more() -> None:
     request = RestoreRequested("u1", "undo", hunks={"f": (1,)})
-    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", C, D, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, make_file_change("f", C, D, DiffStat()))]
     assert links(entries, ALL) == [(Link(A, D),)]
     assert links(entries, LAST) == [()]  # said, not guessed
     assert links(entries, FIRST) == [()]
@@ -325,14 +333,14 @@ def test_hunks_undone_across_runs_cannot_be_told_apart_any_more() -> None:
 
 def test_all_hunks_undone_are_the_whole_file() -> None:
     request = RestoreRequested("u1", "undo", since=10, hunks={"f": (1, 2)})
-    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", C, B, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, make_file_change("f", C, B, DiffStat()))]
     assert links(entries, LAST) == []
     assert links(entries, ALL) == [(Link(A, B),)]
 
 
 def test_hunks_kept_of_the_last_run_stay_when_all_is_undone() -> None:
     request = RestoreRequested("k1", "keep", since=10, hunks={"f": (1,)})
-    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", B, D, DiffStat()))]
+    entries = [*TWO_RUNS, make_restore_entry(20, request, make_file_change("f", B, D, DiffStat()))]
     assert links(entries, LAST) == [(Link(D, C),)]
     # The kept change stands between: going further back must not lose it, so the two are merged.
     assert links(entries, ALL) == [(Link(A, B), Link(D, C))]
@@ -341,7 +349,11 @@ def test_hunks_kept_of_the_last_run_stay_when_all_is_undone() -> None:
 
 def test_what_was_kept_is_undone_only_if_that_is_said() -> None:
     request = RestoreRequested("k1", "keep")
-    entries = [*TWO_RUNS, make_restore_entry(20, request, change_of("f", A, C, DiffStat())), entry(30, "f", C, D)]
+    entries = [
+        *TWO_RUNS,
+        make_restore_entry(20, request, make_file_change("f", A, C, DiffStat())),
+        entry(30, "f", C, D),
+    ]
     assert links(entries, ALL) == [(Link(C, D),)]
     assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, D),)]
 
@@ -351,8 +363,8 @@ def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> Non
     undo = RestoreRequested("u1", "undo")
     entries = [
         entry(2, "f", A, C),
-        make_restore_entry(20, keep, change_of("f", A, B, DiffStat())),
-        make_restore_entry(30, undo, change_of("f", C, B, DiffStat())),
+        make_restore_entry(20, keep, make_file_change("f", A, B, DiffStat())),
+        make_restore_entry(30, undo, make_file_change("f", C, B, DiffStat())),
     ]
     assert links(entries, ALL) == []
     assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, B),)]
@@ -360,12 +372,12 @@ def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> Non
 
 def test_a_merged_undo_is_done_with_and_its_redo_can_be_undone() -> None:
     request = RestoreRequested("u1", "undo", merge=True)
-    merged = change_of("f", D, E, DiffStat(), merged=A)  # the person had made D of C; E is A with their change
+    merged = make_file_change("f", D, E, DiffStat(), merged=A)  # the person had made D of C; E is A with their change
     entries = [*TWO_RUNS, make_restore_entry(20, request, merged)]
     assert links(entries, ALL) == []
     redo = RestoreRequested("r1", "redo", of="u1")
-    assert redone(entries, "u1") == (Trail("f", (Link(D, E),)),)
-    entries.append(make_restore_entry(30, redo, change_of("f", E, D, DiffStat())))
+    assert find_redo_trails(entries, "u1") == (Trail("f", (Link(D, E),)),)
+    entries.append(make_restore_entry(30, redo, make_file_change("f", E, D, DiffStat())))
     assert links(entries, ALL) == [(Link(E, D),)]
 
 
@@ -374,20 +386,20 @@ def test_an_undo_of_an_earlier_run_is_no_change_of_a_later_one() -> None:
     entries = [
         entry(2, "f", A, B),
         entry(12, "g", A, B),
-        make_restore_entry(20, request, change_of("f", B, A, DiffStat())),
+        make_restore_entry(20, request, make_file_change("f", B, A, DiffStat())),
     ]
-    assert [trail.path for trail in trails(entries, LAST)] == ["g"]
+    assert [trail.path for trail in select_trails(entries, LAST)] == ["g"]
 
 
 def test_what_was_only_seen_comes_only_by_its_name() -> None:
     entries = [entry(2, "d/f", A, B, source="observed"), entry(3, "d/g", A, B)]
-    assert [trail.path for trail in trails(entries, ALL)] == ["d/g"]
+    assert [trail.path for trail in select_trails(entries, ALL)] == ["d/g"]
     assert find_unnamed_paths(entries, ALL) == ("d/f",)
     request = RestoreRequested("u", "undo", paths=("d/f",))
-    assert [(trail.path, trail.observed) for trail in trails(entries, request)] == [("d/f", True)]
+    assert [(trail.path, trail.observed) for trail in select_trails(entries, request)] == [("d/f", True)]
     assert find_unnamed_paths(entries, request) == ()
     assert find_unnamed_paths(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
-    entries.append(make_restore_entry(9, request, change_of("d/f", B, A, DiffStat())))
+    entries.append(make_restore_entry(9, request, make_file_change("d/f", B, A, DiffStat())))
     assert find_unnamed_paths(entries, ALL) == ()  # it has been undone
 
 
@@ -399,35 +411,35 @@ def test_changes_of_old_logs_without_states_are_said_to_be_unclear() -> None:
 def test_a_file_by_name_brings_its_removed_folder_along() -> None:
     entries = [entry(2, "d/e/f", A, None), entry(3, "d/e", folder(), None), entry(4, "d/g", A, None)]
     request = RestoreRequested("u", "undo", paths=("d/e/f",))
-    assert {trail.path for trail in trails(entries, request)} == {"d/e/f", "d/e"}
+    assert {trail.path for trail in select_trails(entries, request)} == {"d/e/f", "d/e"}
 
 
 def test_a_part_of_git_brings_all_of_it_along() -> None:
     entries = [entry(2, ".git/HEAD", A, B), entry(2, ".git/index", A, B), entry(2, "f", A, B)]
     request = RestoreRequested("u", "undo", paths=(".git/HEAD",))
-    assert {trail.path for trail in trails(entries, request)} == {".git/HEAD", ".git/index"}
+    assert {trail.path for trail in select_trails(entries, request)} == {".git/HEAD", ".git/index"}
 
 
 def test_the_newest_fingerprint_is_that_of_the_last_change_or_undo_which_has_one() -> None:
     undo = LedgerEntry(9, Undone("u1", git="two"), ())
-    assert fingerprint([entry(2, ".git/HEAD", A, B, git="one"), undo, entry(10, "f", A, B)]) == "two"
+    assert find_git_fingerprint([entry(2, ".git/HEAD", A, B, git="one"), undo, entry(10, "f", A, B)]) == "two"
 
 
 def test_a_redo_that_did_nothing_does_not_use_the_undo_up() -> None:
     undo, redo = RestoreRequested("u1", "undo"), RestoreRequested("r1", "redo", of="u1")
     entries = [
         entry(2, "f", A, B),
-        make_restore_entry(5, undo, change_of("f", B, A, DiffStat())),
+        make_restore_entry(5, undo, make_file_change("f", B, A, DiffStat())),
         make_restore_entry(9, redo),
     ]
-    assert last_undo(entries, [undo, redo]) == "u1"
+    assert find_last_undo(entries, [undo, redo]) == "u1"
 
 
 def test_paths_cover_what_lies_below_them() -> None:
-    assert covers((), "any")
-    assert covers((".",), "any")
-    assert covers(("d",), "d/e")
-    assert covers(("d/",), "d/e")
-    assert not covers(("d",), "de")
-    assert covers(("d",), encode_path("d/\udcff"))
-    assert covers((encode_path("\udcff"),), encode_path("\udcff/f"))
+    assert covers_path((), "any")
+    assert covers_path((".",), "any")
+    assert covers_path(("d",), "d/e")
+    assert covers_path(("d/",), "d/e")
+    assert not covers_path(("d",), "de")
+    assert covers_path(("d",), encode_path("d/\udcff"))
+    assert covers_path((encode_path("\udcff"),), encode_path("\udcff/f"))

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.faults.chance import examples
 from tests.unit.chat.player import LIMITS, Player
 from treadle.chat.decide import RunCalls, StayIdle, decide
-from treadle.chat.state import open_actions, summary
+from treadle.chat.state import build_summary, list_open_actions
 from treadle.protocol import commands as c
 from treadle.protocol.content import UserEntry
 from treadle.protocol.events import OpenAction
@@ -68,7 +68,7 @@ class ChatMachine(RuleBasedStateMachine):
     @rule(content=st.sampled_from(["text", None]))
     def apply(self, content: str | None) -> None:
         """L-18: an idle chat takes it, and only that; then nothing but its one call is to be done."""
-        old_status = summary(self.player.state).status
+        old_status = build_summary(self.player.state).status
         refused = self.player.command(c.Apply("a.txt", content))
         if old_status not in ("idle", "error"):
             assert refused in ("busy", "awaiting_action")
@@ -92,10 +92,10 @@ class ChatMachine(RuleBasedStateMachine):
         """A-05"""
         self.player.command(c.Expire(self.player.time_ms + (1_000_000 if late else 0)))
 
-    @precondition(lambda self: open_actions(self.player.state))
+    @precondition(lambda self: list_open_actions(self.player.state))
     @rule(good=st.booleans(), pick=st.integers(0, 3), choice=st.sampled_from(["continue", "stop", "allow", "deny"]))
     def answer(self, good: bool, pick: int, choice: str) -> None:
-        actions = open_actions(self.player.state)
+        actions = list_open_actions(self.player.state)
         refused = self.player.command(self._answer(actions, actions[pick % len(actions)], choice, good))
         if not good:
             assert refused
@@ -140,7 +140,7 @@ class ChatMachine(RuleBasedStateMachine):
         """After any events: with a model that just answers, the chat comes to rest or waits for a person."""
         player = self.player
         for _ in range(1_000):  # a full queue takes some hundred steps
-            if not summary(player.state).runnable:
+            if not build_summary(player.state).runnable:
                 break
             player.work(lambda options: "text" if "text" in options else options[0])
         else:

@@ -7,7 +7,7 @@ import pytest
 
 from scripts.folded import FOLDED, LOGS, envelopes, now
 from tests.unit.chat.logs import answer, chat, make_message
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat import snapshot
 from treadle.chat.snapshot import KEY, RULES
 from treadle.protocol import events as e
@@ -15,7 +15,7 @@ from treadle.protocol import events as e
 
 def test_a_state_with_everything_in_it() -> None:
     state = chat(
-        make_message(), *answer(1, "a"), e.ExecutionStart(call_key(1, 0), "a", {"n": 10**30}, plan={"pre": "h"})
+        make_message(), *answer(1, "a"), e.ExecutionStart(make_call_key(1, 0), "a", {"n": 10**30}, plan={"pre": "h"})
     )
     assert snapshot.decode(snapshot.encode(state)) == state
 

@@ -5,20 +5,20 @@ from hypothesis import strategies as st
 
 from tests.unit.chat.logs import answer, chat, make_message, ran
 from tests.unit.chat.player import valid_history
-from treadle.base.types import call_key
-from treadle.chat.history import IMAGE_CHARS, History, tokens, weigh
+from treadle.base.types import make_call_key
+from treadle.chat.history import IMAGE_CHARS, History, estimate_tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.chat.transcript import (
     LOST,
     SUMMARY_INTRO,
-    entries,
+    build_entries,
+    compute_threshold,
     estimate,
-    kept_messages,
+    find_recent_start,
     mask,
     rebuild,
-    recent_start,
     repair,
-    threshold,
+    select_kept_messages,
 )
 from treadle.protocol import events as e
 from treadle.protocol.content import (
@@ -33,11 +33,11 @@ from treadle.protocol.content import (
     UserEntry,
 )
 
-A, B = call_key(1, 0), call_key(1, 1)
+A, B = make_call_key(1, 0), make_call_key(1, 1)
 CALLS = AssistantEntry(1, "", (), (ToolRequest(A, "a"), ToolRequest(B, "b")))
 BIG = ResultsEntry(1, (ToolResult(A, "x" * 5_000), ToolResult(B, "small")))
 
-KEYS = st.sampled_from([A, B, call_key(2, 0)])
+KEYS = st.sampled_from([A, B, make_call_key(2, 0)])
 ANY_ENTRY = st.one_of(
     st.builds(UserEntry, st.sampled_from(["", "hello"])),
     st.builds(
@@ -54,7 +54,7 @@ ANY_ENTRY = st.one_of(
 
 def repair_history(history: list[Entry]) -> list[Entry]:
     """The entries that a request would carry of this history."""
-    return entries(ChatState(transcript=repair(history)))
+    return build_entries(ChatState(transcript=repair(history)))
 
 
 @given(st.lists(ANY_ENTRY, max_size=12))
@@ -113,36 +113,36 @@ def test_the_log_is_not_changed_by_a_compaction() -> None:
     completion = e.CompactionComplete("manual", summary="s", upto=2, masked=2)
     state = chat(make_message("one"), *answer(1, "a"), *ran(1), e.CompactionStart("manual"), completion)
     assert len(state.history) == 3
-    assert [type(x).__name__ for x in entries(state)] == ["UserEntry"]
+    assert [type(x).__name__ for x in build_entries(state)] == ["UserEntry"]
 
 
 def test_the_newest_entries_that_fit_and_no_result_without_its_call() -> None:
     history: list[Entry] = [UserEntry("x" * 3_600), CALLS, BIG, AssistantEntry(2, "y" * 360)]
-    assert recent_start(history, 10) == 4
-    assert recent_start(history, 120) == 3
-    assert recent_start(history, 1_600) == 1
-    assert recent_start(history, 10**6) == 0
-    assert recent_start([CALLS, BIG], tokens(weigh(BIG))) == 2
+    assert find_recent_start(history, 10) == 4
+    assert find_recent_start(history, 120) == 3
+    assert find_recent_start(history, 1_600) == 1
+    assert find_recent_start(history, 10**6) == 0
+    assert find_recent_start([CALLS, BIG], estimate_tokens(weigh(BIG))) == 2
 
 
 def test_peoples_newest_messages_stay_up_to_the_budget() -> None:
     history: list[Entry] = [UserEntry("a" * 3_600, 1), UserEntry("b", 2, "guard"), UserEntry("c", 3), UserEntry("d", 4)]
-    assert kept_messages(history, 100) == (3, 4)
-    assert kept_messages(history) == (1, 3, 4)
+    assert select_kept_messages(history, 100) == (3, 4)
+    assert select_kept_messages(history) == (1, 3, 4)
 
 
 def test_where_compaction_begins() -> None:
-    assert threshold(200_000, 4_096) == 170_000  # 85 %
-    assert threshold(128_000, 16_000) == 92_000  # window - output - 20k
-    assert threshold(32_768, 4_096) == 16_384  # never below half
+    assert compute_threshold(200_000, 4_096) == 170_000  # 85 %
+    assert compute_threshold(128_000, 16_000) == 92_000  # window - output - 20k
+    assert compute_threshold(32_768, 4_096) == 16_384  # never below half
 
 
 def test_the_providers_count_beats_the_estimate() -> None:
     state = chat(make_message("x" * 360))
-    assert estimate(state, 3_600) == tokens(360 + 16 + 3_600)
+    assert estimate(state, 3_600) == estimate_tokens(360 + 16 + 3_600)
     counted = chat(*answer(1, text="hi", usage=Usage(500, 20, reasoning=5)), state=state)
     assert estimate(counted, 3_600) == 515
-    assert estimate(chat(make_message("y" * 344), state=counted), 0) == 515 + tokens(360)
+    assert estimate(chat(make_message("y" * 344), state=counted), 0) == 515 + estimate_tokens(360)
 
 
 def test_weights() -> None:
@@ -150,4 +150,4 @@ def test_weights() -> None:
     assert weigh(AssistantEntry(1, "ab", (Thinking("t", "opaque"),))) == 2 + 6 + 16
     assert weigh(CALLS) == 16 + 2 * (1 + 2 + 16)
     assert weigh(ResultsEntry(1, (ToolResult(A, "abc"),))) == 19
-    assert (tokens(0), tokens(1), tokens(36)) == (0, 1, 11)
+    assert (estimate_tokens(0), estimate_tokens(1), estimate_tokens(36)) == (0, 1, 11)

@@ -4,9 +4,9 @@ import pytest
 
 from scripts.state_table import SHORT, commands, grow, situations, table
 from tests.unit.chat.logs import answer, chat, make_message, ran
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat import snapshot
-from treadle.chat.state import MAX_QUEUE, ChatState, open_actions, status
+from treadle.chat.state import MAX_QUEUE, ChatState, compute_status, list_open_actions
 from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
@@ -141,7 +141,7 @@ TABLE = {
         "client tool": "client result turn → pending",
     },
 }
-KEY = call_key(1, 0)
+KEY = make_call_key(1, 0)
 
 
 def refusal(state: ChatState, command: c.Command) -> str:
@@ -168,7 +168,7 @@ def test_every_status_with_every_command() -> None:
 def test_the_table_is_complete() -> None:
     every = {type(command) for state in situations().values() for command in commands(state).values()}
     assert every == set(c.Command.__args__)
-    statuses = {name: status(state) for name, state in situations().items()}
+    statuses = {name: compute_status(state) for name, state in situations().items()}
     actions = dict.fromkeys(("approval", "client tool", "question"), "requires_action")
     plain_statuses = {name: name for name in ("idle", "pending", "running", "interrupting", "error")}
     assert statuses == {**plain_statuses, **actions, "archived": "idle"}
@@ -209,8 +209,8 @@ def two_clients(**options: object) -> ChatState:
         event
         for position in (0, 1)
         for event in (
-            e.ExecutionStart(call_key(1, position), "t"),
-            e.ExternalToolRequested(call_key(1, position), "t", {}, call_key(1, position), 1.0 + position),
+            e.ExecutionStart(make_call_key(1, position), "t"),
+            e.ExternalToolRequested(make_call_key(1, position), "t", {}, make_call_key(1, position), 1.0 + position),
         )
     ]
     return chat(make_message(), *answer(1, "t", "t"), *tool_events, options=ChatOptions(**options))  # type: ignore[arg-type]
@@ -240,18 +240,18 @@ def test_an_output_that_is_no_json_is_refused() -> None:
 
 def test_only_what_is_due_expires() -> None:
     state = two_clients()
-    due = open_actions(state)[0].deadline_ms
+    due = list_open_actions(state)[0].deadline_ms
     assert transition(state, c.Expire(due - 1)) == ()
     assert types(transition(state, c.Expire(due))) == ["client", "result"]
     state = chat(*transition(state, c.Expire(due)), state=state)
-    assert [action.tool_call_id for action in open_actions(state)] == ["1.1"]
+    assert [action.tool_call_id for action in list_open_actions(state)] == ["1.1"]
 
 
 def test_a_deadline_may_be_an_error() -> None:
     state = two_clients(on_deadline="error")
     events = transition(state, c.Expire(10**12))
     assert types(events) == ["client", "result", "client", "result", "session.error", "end"]
-    assert status(chat(*events, state=state)) == "error"
+    assert compute_status(chat(*events, state=state)) == "error"
 
 
 # -- approvals and questions (S-08) -----------------------------------------------------------------------------------
@@ -335,13 +335,13 @@ IDLE = (make_message(), *answer(1, text="hi"), e.RunEnd("done"))
 
 def test_files_are_restored_one_request_at_a_time() -> None:
     restoring_state = chat(*IDLE, e.RestoreRequested("u1", "undo"))
-    assert status(restoring_state) == "pending"
+    assert compute_status(restoring_state) == "pending"
     assert refusal(restoring_state, c.Restore("u2")) == "busy"
     assert refusal(restoring_state, c.Rewind(2, restore="u2")) == "busy"
     assert refusal(restoring_state, c.Edit(2, "better", True, "u2")) == "busy"
     assert refusal(restoring_state, c.ChangeOptions({"archived": True})) == "busy"
     restored_state = chat(e.Undone("u1"), state=restoring_state)
-    assert status(restored_state) == "idle"
+    assert compute_status(restored_state) == "idle"
     assert transition(restored_state, c.Restore("u2"))
 
 
@@ -370,7 +370,7 @@ def test_going_back_cuts_the_conversation_and_starts_nothing() -> None:
     state = chat(*IDLE, make_message("and more"), *answer(2, text="more"), e.RunEnd("done"))
     second = [entry.seq for entry in state.history if isinstance(entry, UserEntry)][1]
     back = chat(*transition(state, c.Rewind(second, files=False)), state=state)
-    assert status(back) == "idle"
+    assert compute_status(back) == "idle"
     assert [entry.text for entry in back.history if isinstance(entry, UserEntry)] == ["do it"]
     assert refusal(back, c.Rewind(second, files=False)) == "no_such_message"
     assert types(transition(back, c.Rewind(second, conversation=False, restore="u1"))) == ["restore"]
@@ -378,7 +378,7 @@ def test_going_back_cuts_the_conversation_and_starts_nothing() -> None:
 
 def test_a_job_is_closed_once_and_what_it_changed_stands_behind_it() -> None:
     # S-14, W-10
-    file_changes = e.FilesChanged((), call_key(1, 0), "observed")
+    file_changes = e.FilesChanged((), make_call_key(1, 0), "observed")
     state = grow(ChatState(), e.SessionCreated(ChatOptions()), e.JobStarted("1.0", "make serve"), e.JobStarted("2.0"))
     close = c.CloseJob("1.0", "stopped", -15, "person", ("why",), file_changes)
     events = transition(state, close)

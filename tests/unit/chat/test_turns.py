@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.base.types import ChatId, call_key
-from treadle.chat.divergence import first_divergence, in_order, upgrade_log
+from treadle.base.types import ChatId, make_call_key
+from treadle.chat.divergence import find_first_divergence, reorder_log, upgrade_log
 from treadle.chat.fold import fold, fold_all
-from treadle.chat.state import ChatState, status
-from treadle.chat.transcript import entries
+from treadle.chat.state import ChatState, compute_status
+from treadle.chat.transcript import build_entries
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage
@@ -32,7 +32,7 @@ def read(version: str, name: str) -> list[e.Envelope]:
 
 
 def conversation(state: ChatState) -> str:
-    return hashlib.sha256(msgspec.json.encode([list(entries(state)), state.history.slice(0)])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([list(build_entries(state)), state.history.slice(0)])).hexdigest()
 
 
 @pytest.mark.parametrize("name", OLD)
@@ -45,7 +45,9 @@ def test_an_old_log_comes_to_the_state_that_it_came_to(name: str) -> None:  # V-
         state = fold(state, envelope)
         usage = state.totals.usage
         assert (usage.input, usage.output, round(usage.usd, 9)) == (input_tokens, output_tokens, usd), envelope
-        assert (state.context_tokens, state.context_chars, status(state)) == (tokens, chars, expected_status), envelope
+        assert (state.context_tokens, state.context_chars, compute_status(state)) == (tokens, chars, expected_status), (
+            envelope
+        )
     assert (state.totals.turns, state.totals.tool_calls) == (expected["turns"], expected["tool_calls"])
     assert state.last_end == expected["last_end"]
     assert conversation(state) == expected["conversation"]  # L-21: not a byte of a request is another
@@ -64,8 +66,8 @@ def test_an_old_log_in_the_order_of_today_comes_to_the_same(name: str) -> None:
     log = read("v1", name)
     old_state, new_state = (fold_all(ChatState(chat=log[0].chat), each) for each in (log, upgrade_log(log)))
     assert new_state.totals == old_state.totals
-    assert entries(new_state) == entries(old_state)
-    assert status(new_state) == status(old_state)
+    assert build_entries(new_state) == build_entries(old_state)
+    assert compute_status(new_state) == compute_status(old_state)
     is_idle = old_state.run is None
     assert checker.check_turns(upgrade_log(log), is_idle=is_idle) == []
     assert checker.check_results(upgrade_log(log), is_idle=is_idle) == []
@@ -74,9 +76,9 @@ def test_an_old_log_in_the_order_of_today_comes_to_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", NEW)
 def test_the_same_chat_written_by_both_differs_in_nothing_else(name: str) -> None:
     old, new = read("v1", name), read("v2", name)
-    divergence = first_divergence(old, new)
+    divergence = find_first_divergence(old, new)
     assert divergence is None, divergence.text
-    assert [envelope.data for envelope in in_order(new)] == [envelope.data for envelope in new]
+    assert [envelope.data for envelope in reorder_log(new)] == [envelope.data for envelope in new]
     assert [envelope.type for envelope in old] != [envelope.type for envelope in new]
     state = fold_all(ChatState(chat=new[0].chat), new)
     assert conversation(state) == STATES[name]["conversation"]
@@ -89,11 +91,11 @@ def log_of(*events: e.Event) -> list[e.Envelope]:
 def test_the_cost_is_spent_with_the_message_and_not_again_with_the_end() -> None:  # L-11
     """A worker that dies between the two has spent it all the same."""
     cost = Usage(70, 30, usd=0.5)
-    requests = (ToolRequest(call_key(1, 0), "look"),)
+    requests = (ToolRequest(make_call_key(1, 0), "look"),)
     message = e.AssistantMessage(1, "", (), requests, usage=cost)
     state = fold_all(ChatState(), log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message))
     assert state.totals.usage == cost
-    last_events = (e.ExecutionComplete(call_key(1, 0), True, "ok"), e.TurnEnd(1, cost), e.RunEnd("done"))
+    last_events = (e.ExecutionComplete(make_call_key(1, 0), True, "ok"), e.TurnEnd(1, cost), e.RunEnd("done"))
     log = log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message, *last_events)
     assert fold_all(ChatState(), log).totals.usage == cost
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from treadle.base.types import CallKey, ChatId, call_key
+from treadle.base.types import CallKey, ChatId, make_call_key
 from treadle.chat.decide import AppendEvents, RunCheck, RunLimits, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import only_looks
+from treadle.protocol.tools import is_read_only_command
 
 CHAT = ChatId("c_x")
 
@@ -117,7 +117,7 @@ def test_a_check_that_has_begun_is_finished_first() -> None:
 
 
 def test_an_alias_of_a_command_is_known_by_its_tool() -> None:
-    request = ToolRequest(call_key(1, 0), "bash")
+    request = ToolRequest(make_call_key(1, 0), "bash")
     message = e.AssistantMessage(1, tool_requests=(request,))
     start = e.ExecutionStart(request.call, "run_command", {"command": "make gen"})
     state = build_chat("Fix it", e.TurnStart(1), message, e.TurnEnd(1), start, e.ExecutionComplete(request.call, True))
@@ -127,14 +127,14 @@ def test_an_alias_of_a_command_is_known_by_its_tool() -> None:
 @pytest.mark.parametrize(
     ("complete", "counts"),
     [
-        (e.ExecutionComplete(call_key(1, 0), False, error="denied"), False),
-        (e.ExecutionComplete(call_key(1, 0), False, error="[exit 1]", sandbox="bubblewrap"), True),
-        (e.ExecutionComplete(call_key(1, 0), False, error="?", synthetic="unknown"), True),
+        (e.ExecutionComplete(make_call_key(1, 0), False, error="denied"), False),
+        (e.ExecutionComplete(make_call_key(1, 0), False, error="[exit 1]", sandbox="bubblewrap"), True),
+        (e.ExecutionComplete(make_call_key(1, 0), False, error="?", synthetic="unknown"), True),
     ],
 )
 def test_a_command_that_was_refused_wrote_nothing(complete: e.ExecutionComplete, counts: bool) -> None:
-    message = e.AssistantMessage(1, tool_requests=(ToolRequest(call_key(1, 0), "run_command"),))
-    start = e.ExecutionStart(call_key(1, 0), "run_command", {"command": "make gen"})
+    message = e.AssistantMessage(1, tool_requests=(ToolRequest(make_call_key(1, 0), "run_command"),))
+    start = e.ExecutionStart(make_call_key(1, 0), "run_command", {"command": "make gen"})
     state = build_chat("Fix it", e.TurnStart(1), message, e.TurnEnd(1), start, complete)
     assert (ends(state) == "done") == counts
 
@@ -156,4 +156,4 @@ def test_a_command_that_was_refused_wrote_nothing(complete: e.ExecutionComplete,
     ],
 )
 def test_which_commands_may_write(command: str, writes: bool) -> None:
-    assert only_looks(command) != writes
+    assert is_read_only_command(command) != writes

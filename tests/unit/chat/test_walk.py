@@ -10,8 +10,8 @@ from tests.unit.chat.player import CHAT, LIMITS, Player, valid_history
 from treadle.chat import snapshot
 from treadle.chat.decide import decide
 from treadle.chat.fold import fold, fold_all
-from treadle.chat.state import ChatState, open_actions, status, summary
-from treadle.chat.transcript import entries
+from treadle.chat.state import ChatState, build_summary, compute_status, list_open_actions
+from treadle.chat.transcript import build_entries
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
@@ -41,11 +41,11 @@ def walk(seed: int) -> Player:
             player.work(chance.choice)
         else:
             player.command(command(player.state, chance, number))
-        if status(player.state) == "requires_action" and chance.random() < 0.6:
+        if compute_status(player.state) == "requires_action" and chance.random() < 0.6:
             player.command(answer(player.state, chance))
-        if status(player.state) in ("idle", "error") and chance.random() < 0.2:
+        if compute_status(player.state) in ("idle", "error") and chance.random() < 0.2:
             player.command(back(player.state, chance, number))
-        if status(player.state) in ("idle", "error") and chance.random() < 0.7:
+        if compute_status(player.state) in ("idle", "error") and chance.random() < 0.7:
             player.command(c.Send(chance.choice([f"go on {number}", "Fix it.", "Why?"]), queue_id=f"s{number}"))
         player.time_ms += chance.choice([1, 1_000, 200_000])
         if chance.random() < 0.05:
@@ -90,7 +90,7 @@ def back(state: ChatState, chance: random.Random, number: int) -> c.Command:
 
 
 def answer(state: ChatState, chance: random.Random) -> c.Command:
-    actions = open_actions(state)
+    actions = list_open_actions(state)
     action = chance.choice(actions)
     match action.kind:
         case "permission":
@@ -110,8 +110,8 @@ def test_another_life_by_seed() -> None:
 def readable(state: ChatState) -> None:
     """All rules can be asked about the state, and none of them gives an answer that no provider would take."""
     decide(state, lambda: LIMITS)
-    summary(state)
-    valid_history(entries(state))
+    build_summary(state)
+    valid_history(build_entries(state))
     assert snapshot.decode(snapshot.encode(state)) == state
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from treadle.base.stream_server import start_stream_server
 from treadle.base.types import ChatId
-from treadle.client.http import Gap, Http, Lines, Place, follow, refusal
+from treadle.client.http import Gap, Http, Lines, Place, decode_error, follow
 from treadle.protocol import wire
 from treadle.protocol.events import (
     AssistantMessage,
@@ -77,9 +77,9 @@ def test_after_a_reconnection_partial_text_is_dropped_once() -> None:
 
 
 def test_errors_of_a_server_and_of_a_proxy_before_it() -> None:
-    ours = refusal(409, b'{"error": {"code": "busy", "message": "It is at work."}}')
+    ours = decode_error(409, b'{"error": {"code": "busy", "message": "It is at work."}}')
     assert (ours.status, ours.reason, str(ours)) == (409, "busy", "It is at work.")
-    theirs = refusal(502, b"<html>Bad Gateway</html>")
+    theirs = decode_error(502, b"<html>Bad Gateway</html>")
     assert (theirs.status, theirs.reason) == (502, "http")
     assert "Bad Gateway" in str(theirs)
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.diff.merge import certain_stretches
+from treadle.diff.merge import find_certain_stretches
 
 lines = st.lists(st.sampled_from("abc"), max_size=7)
 
 
 def _pairs(old: list[str], new: list[str]) -> set[tuple[int, int]]:
-    return {(i + n, j + n) for i, j, size in certain_stretches(old, new) for n in range(size)}
+    return {(i + n, j + n) for i, j, size in find_certain_stretches(old, new) for n in range(size)}
 
 
 @given(lines, lines)
@@ -32,7 +32,7 @@ def test_a_pair_is_certain_if_all_longest_common_subsequences_have_it(old: list[
 
 
 def test_a_line_beside_its_twin_is_not_certain() -> None:
-    assert certain_stretches(["b", "}"], ["b", "}", "}"]) == [(0, 0, 1), (2, 3, 0)]
+    assert find_certain_stretches(["b", "}"], ["b", "}", "}"]) == [(0, 0, 1), (2, 3, 0)]
 
 
 @pytest.mark.thorough(one_of=8)

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from tests.unit.diff.test_changes import change, file, folder
-from treadle.diff.changes import JUDGED, change_lines, sort_out, total
+from treadle.diff.changes import JUDGED, format_changes, sort_out, sum_stats
 from treadle.protocol.files import DiffStat
 
 
@@ -17,9 +17,9 @@ def test_caches_are_one_line_whatever_gitignore_says() -> None:  # W-04
         change("web/node_modules/x/index.js", None, file(), 900),
         change("b.o", None, file(), 9, ignored=True),
     ]
-    lines = change_lines(files, str)
+    lines = format_changes(files, str)
     assert lines == ["M a.py +1 -1", "[4 files in .pytest_cache, __pycache__, node_modules]", "[1 ignored file]"]
-    assert total(files) == DiffStat(1, 1)
+    assert sum_stats(files) == DiffStat(1, 1)
 
 
 def test_only_what_lies_in_such_a_folder_is_a_cache() -> None:
@@ -35,12 +35,12 @@ def test_a_tag_makes_no_cache_and_a_tracked_file_lies_in_none() -> None:  # S-23
         change("node_modules/y.js", None, file(), 1),
     ]
     expected_lines = ["A src/CACHEDIR.TAG +3", "A src/a.c +1", "A node_modules/x.js +1", "[1 file in node_modules]"]
-    assert change_lines(files, str) == expected_lines
+    assert format_changes(files, str) == expected_lines
 
 
 def test_who_allows_a_change_sees_what_lies_in_caches() -> None:  # S-08
     files = [change(".venv/bin/python", file("x"), file("y"), 1, 1), change("b.o", None, file(), ignored=True)]
-    assert change_lines(files, str, aside=JUDGED) == ["M .venv/bin/python +1 -1", "[1 ignored file]"]
+    assert format_changes(files, str, aside=JUDGED) == ["M .venv/bin/python +1 -1", "[1 ignored file]"]
 
 
 def test_many_names_are_cut() -> None:

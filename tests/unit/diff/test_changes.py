@@ -1,7 +1,7 @@
 """Changes in words: a line a file, bounded, with what is only counted in numbers (W-04)."""
 
-from treadle.diff.changes import change_line, change_lines, total
-from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, change_of
+from treadle.diff.changes import format_change, format_changes, sum_stats
+from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, make_file_change
 
 
 def file(digest: str = "", mode: int = 0o644, size: int = 1, kind: StateKind = "file") -> FileState:
@@ -21,7 +21,7 @@ def change(
     *,
     ignored: bool = False,
 ) -> FileChange:
-    return change_of(path, old_state, new_state, DiffStat(added_lines, removed_lines), ignored=ignored)
+    return make_file_change(path, old_state, new_state, DiffStat(added_lines, removed_lines), ignored=ignored)
 
 
 def test_one_line() -> None:
@@ -41,20 +41,20 @@ def test_one_line() -> None:
         "A a (FIFO)": change("a", None, FileState("fifo", 0o644)),
     }
     for line, each in lines.items():
-        assert change_line(each, str) == line
+        assert format_change(each, str) == line
 
 
 def test_folders_with_files_in_them_are_told_by_their_files() -> None:
     changes = [change("d", None, folder()), change("d/e", None, folder()), change("d/f", None, file(), 1)]
-    assert change_lines(changes, str) == ["A d/e/", "A d/f +1"]
+    assert format_changes(changes, str) == ["A d/e/", "A d/f +1"]
 
 
 def test_a_removed_folder_is_one_line_if_much_was_in_it() -> None:
     removals = [change("d", folder(), None), *(change(f"d/{number}", file(), None, 0, 2) for number in range(6))]
-    assert change_lines(removals, str) == ["D d/ (6 files) -12"]
-    assert len(change_lines(removals[:4], str)) == 3
+    assert format_changes(removals, str) == ["D d/ (6 files) -12"]
+    assert len(format_changes(removals[:4], str)) == 3
     replaced = [*removals, change("d/new", None, file(), 1)]
-    assert len(change_lines(replaced, str)) == 7
+    assert len(format_changes(replaced, str)) == 7
 
 
 def test_what_is_only_counted() -> None:
@@ -64,10 +64,10 @@ def test_what_is_only_counted() -> None:
         change("build", None, folder(), ignored=True),
         change("a", None, file(), 1),
     ]
-    assert change_lines(files, str) == ["A a +1", "[.git: 1 file]", "[1 ignored file]"]
-    assert total(files) == DiffStat(1, 0)
+    assert format_changes(files, str) == ["A a +1", "[.git: 1 file]", "[1 ignored file]"]
+    assert sum_stats(files) == DiffStat(1, 0)
 
 
 def test_at_most_so_many_lines() -> None:
     files = [change(f"f{number}", None, file(), 1) for number in range(10)]
-    assert change_lines(files, str, 3) == ["A f0 +1", "A f1 +1", "A f2 +1", "[7 more files +7]"]
+    assert format_changes(files, str, 3) == ["A f0 +1", "A f1 +1", "A f2 +1", "[7 more files +7]"]

@@ -80,13 +80,13 @@ async def test_a_worker_that_claims_its_own_chat_again_keeps_the_new_lease() -> 
         store.away = False
         await asyncio.sleep(LEASE_S * 2.5)
         assert (model.calls, model.inside, model.most) == (2, 1, 1)
-        assert agent.worker.holds(chat.id)
+        assert agent.worker.is_holding(chat.id)
         model.open.set()
         await until_ended(agent, chat.id)
         events = [each.data for each in await chat.events()]
         assert [type(each).__name__ for each in events].count("RunEnd") == 1
         assert len([each for each in events if isinstance(each, TurnRetry)]) == 1
-        await until(lambda: not agent.worker.holds(chat.id) and agent.worker.load == 0)
+        await until(lambda: not agent.worker.is_holding(chat.id) and agent.worker.load == 0)
         assert await check(store, chat.id) == []
         await pool.drain()
 

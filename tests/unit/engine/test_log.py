@@ -25,8 +25,8 @@ async def test_nothing_is_kept_of_chats_that_were_let_go(monkeypatch: pytest.Mon
     log = Log(MemoryStore(), Hub(), SystemClock())
     for number in range(10):
         state = await log.create(ChatId(f"c_{number}"), e.SessionCreated(ChatOptions()))
-        log.states.memo(state.chat, "m")
-        await log.snapshot(state)
+        log.states.get_memo(state.chat, "m")
+        await log.keep_snapshot(state)
     tables = {name: value for name, value in vars(log).items() if isinstance(value, dict)}
     assert len(tables) >= 2
     assert {name: len(value) for name, value in tables.items()} == dict.fromkeys(tables, 3)

@@ -174,7 +174,7 @@ async def test_a_chat_that_found_no_room_is_driven_after_a_command_gave_its_plac
     gate.open.set()
     async with agent_with(gate, store, concurrency=1) as agent:
         (waiting,) = await begin_chats(agent, 1)
-        with contextlib.suppress(Refused), agent.worker.taking(ChatId("c_other")):
+        with contextlib.suppress(Refused), agent.worker.open_take(ChatId("c_other")):
             await agent.worker.start(waiting)
             if refused:
                 raise Refused("not_running", "no run is active")

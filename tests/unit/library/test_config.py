@@ -7,7 +7,7 @@ import pytest
 
 from treadle.base.http.connection import CLIENT_CERT, CLIENT_KEY
 from treadle.errors import ConfigError
-from treadle.library.config import OF_CHATS, Settings, home_of, load
+from treadle.library.config import OF_CHATS, Settings, get_home, load
 from treadle.protocol.options import Budget, ChatOptions
 
 
@@ -91,7 +91,7 @@ def test_every_setting_of_a_chat_reaches_it() -> None:
         summarize=False,
         completion="marker",
     )
-    options = settings.chat_options("/root")
+    options = settings.make_chat_options("/root")
     assert (options.model, options.mode, options.max_turns, options.on_limit) == ("a:b", "ask", 3, "error")
     assert (options.run_budget.usd, options.run_budget.tokens, options.temperature) == (0.5, 100, 0.7)
     assert (options.max_tokens, options.context_window, options.summarize) == (200, 300, False)
@@ -100,7 +100,7 @@ def test_every_setting_of_a_chat_reaches_it() -> None:
 
 def test_every_budget_is_a_setting(env: dict[str, str]) -> None:  # L-11
     variables = {f"TREADLE_BUDGET_{kind.upper()}": "7" for kind in Budget.__struct_fields__}
-    budget = load(env | variables).settings.chat_options("/root").run_budget
+    budget = load(env | variables).settings.make_chat_options("/root").run_budget
     assert set(msgspec.to_builtins(budget).values()) == {7}
 
 
@@ -136,15 +136,15 @@ def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06
 
 
 def test_the_home_is_a_folder_of_the_user() -> None:
-    assert home_of({"TREADLE_HOME": "~/x"}) == Path.home() / "x"
-    assert home_of({}).is_absolute()
-    assert home_of({}).name == "treadle"
+    assert get_home({"TREADLE_HOME": "~/x"}) == Path.home() / "x"
+    assert get_home({}).is_absolute()
+    assert get_home({}).name == "treadle"
 
 
 def test_settings_of_chats_have_the_defaults_of_options() -> None:
     settings, options = Settings(), ChatOptions(mode="ask")  # logs without a mode mean the one of ChatOptions
     assert {name: getattr(settings, name) for name in OF_CHATS} == {name: getattr(options, name) for name in OF_CHATS}
-    assert settings.chat_options("") == options
+    assert settings.make_chat_options("") == options
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_commands_may_reach_in_the_file(env: dict[str, str]) -> None:  # S-
     write(env, 'network = ["Registries", "x.org"]\nserve_network = ["pypi"]\n')
     settings = load(env).settings
     assert (settings.network, settings.serve_network) == (("registries", "x.org"), ("pypi",))
-    assert settings.chat_options("/x").network == ("registries", "x.org")
+    assert settings.make_chat_options("/x").network == ("registries", "x.org")
     write(env, "network = true\n")
     assert load(env).settings.network is True
     write(env, 'network = ["10.0.0.1"]\n')

@@ -9,16 +9,16 @@ import pytest
 
 from tests.scenario.command_line import NO_LOCAL_SERVER
 from treadle.adapters.models.catalog.table import PREFERRED
-from treadle.adapters.models.keys import CUSTOM_KEY, FILE_NAME, store_key, store_server, stored_access
+from treadle.adapters.models.keys import CUSTOM_KEY, FILE_NAME, read_stored_access, store_key, store_server
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.library.model_choice import (
     PROBE_S,
     LastModel,
     LocalServer,
     choose_model,
+    describe_missing_model,
     find_local_servers,
     find_server,
-    no_model_text,
 )
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.fake_ollama import FakeOllama
@@ -69,7 +69,7 @@ async def test_a_github_token_is_no_sign_of_copilot(tmp_path: Path) -> None:
 
 async def test_several_keys_leave_the_choice_to_a_person(tmp_path: Path) -> None:
     assert await choose({"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}, tmp_path) == ("", "")
-    text = no_model_text(["openai", "anthropic"])
+    text = describe_missing_model(["openai", "anthropic"])
     assert f"--model openai:{PREFERRED['openai']} or --model anthropic:{PREFERRED['anthropic']}" in text
 
 
@@ -170,7 +170,7 @@ async def test_a_server_by_its_address_is_the_provider_custom(tmp_path: Path) ->
         assert address in (fake.url, fake.base_url)
         assert [info.name for info in models] == ["fake"]
         store_server(tmp_path, address, "")
-        assert CUSTOM_KEY not in stored_access(tmp_path).keys  # the earlier server's key does not go to this one
+        assert CUSTOM_KEY not in read_stored_access(tmp_path).keys  # the earlier server's key does not go to this one
         registry = ModelRegistry({}, home=tmp_path)
         assert [info.ref for info in await registry.ask("custom") or []] == ["custom:fake"]
         registry.get("custom:fake")

@@ -12,7 +12,7 @@ from treadle.testing.store_contract.lists import say
 
 
 async def search_chats(store: MemoryStore, text: str, chat_filter: ChatFilter = ALL_CHATS) -> list[tuple[str, str]]:
-    return [(hit.listed.summary.chat, hit.text) async for hit in searching.search(store, chat_filter, text)]
+    return [(hit.listed.summary.chat, hit.text) async for hit in searching.search_chats(store, chat_filter, text)]
 
 
 async def test_the_oldest_of_many_chats_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.views import Progress
@@ -11,11 +11,11 @@ from treadle.protocol.views import Progress
 def progress(events: Iterable[e.Event]) -> list[str]:
     """The lines about all groups of calls."""
     groups = Progress()
-    return [line for line in (*map(groups.take, events), groups.end()) if line]
+    return [line for line in (*map(groups.take, events), groups.flush()) if line]
 
 
 def turn(number: int, *names: str, text: str = "", failed: int = 0) -> list[e.Event]:
-    requests = tuple(ToolRequest(call_key(number, place), name) for place, name in enumerate(names))
+    requests = tuple(ToolRequest(make_call_key(number, place), name) for place, name in enumerate(names))
     completions = [
         e.ExecutionComplete(request.call, place >= failed, "ok", "" if place >= failed else "no")
         for place, request in enumerate(requests)

@@ -18,7 +18,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import Image, Refers, Value
 from treadle.protocol.events import RECORDED
 from treadle.protocol.files import FileChange, FileState
-from treadle.protocol.references import Reference, lost_without, references, referring
+from treadle.protocol.references import Reference, iterate_references, list_needed_blobs, list_referring_types
 
 MODULES = [import_module(f"treadle.protocol.{file.stem}") for file in Path(protocol.__path__[0]).glob("[a-z]*.py")]
 HASHED = re.compile(r"\bhash|SHA-256|fingerprint|digest|checksum", re.IGNORECASE)
@@ -89,40 +89,40 @@ CHANGED = FileChange(
 def test_changes_refer_to_their_manifest_and_to_images(kind: type[e.Event]) -> None:
     arguments = {"restore": "r"} if issubclass(kind, e.Restored) else {}
     event = kind(files=(CHANGED,), manifest=LIST, total=250, **arguments)
-    assert set(references(event)) == {
+    assert set(iterate_references(event)) == {
         Reference("image", BEFORE, "engine.py"),
         Reference("image", AFTER, "engine.py", needed=False),
         Reference("image", MERGED, "engine.py", needed=False),
         Reference("manifest", LIST),
     }
-    assert lost_without(event) == [LIST]
+    assert list_needed_blobs(event) == [LIST]
 
 
 def test_a_change_of_modes_loses_no_bytes() -> None:
     change = FileChange(
         "a", "modified", before=FileState("file", 0o644, BEFORE), after=FileState("file", 0o755, BEFORE)
     )
-    assert not any(reference.needed for reference in references(e.FilesChanged((change,))))
+    assert not any(reference.needed for reference in iterate_references(e.FilesChanged((change,))))
 
 
 def test_outputs_of_calls_and_checks_and_pictures_are_blobs() -> None:
-    assert lost_without(e.ExecutionComplete(CallKey("1.0"), True, output=LIST)) == [LIST]
-    assert lost_without(e.CheckCompleted(CallKey("check.1"), True, output=LIST)) == [LIST]
+    assert list_needed_blobs(e.ExecutionComplete(CallKey("1.0"), True, output=LIST)) == [LIST]
+    assert list_needed_blobs(e.CheckCompleted(CallKey("check.1"), True, output=LIST)) == [LIST]
     image = Image("image/png", LIST)
-    assert lost_without(e.UserMessage("Look.", images=(image, image))) == [LIST]
-    assert lost_without(e.QueueChanged("added", "q", images=(image,))) == [LIST]
+    assert list_needed_blobs(e.UserMessage("Look.", images=(image, image))) == [LIST]
+    assert list_needed_blobs(e.QueueChanged("added", "q", images=(image,))) == [LIST]
 
 
 def test_any_hash_in_a_plan_may_be_that_of_an_image() -> None:
     plan = {"steps": [{"path": "a", "pre": BEFORE, "post": None}], "base": AFTER, "mode": 5, "note": f"x{LIST}"}
-    image_references = list(references(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)))
+    image_references = list(iterate_references(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)))
     assert image_references == [Reference("image", BEFORE, needed=False), Reference("image", AFTER, needed=False)]
-    assert lost_without(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)) == []
+    assert list_needed_blobs(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)) == []
 
 
 def test_types_that_refer_to_nothing_need_not_be_read() -> None:
     for name in RECORDED:
-        if name not in referring():
-            assert list(references(SAMPLES[name])) == []
-    assert {"workspace.files_changed", "check.completed", "tool.execution_start"} <= referring()
-    assert "assistant.message" not in referring()
+        if name not in list_referring_types():
+            assert list(iterate_references(SAMPLES[name])) == []
+    assert {"workspace.files_changed", "check.completed", "tool.execution_start"} <= list_referring_types()
+    assert "assistant.message" not in list_referring_types()

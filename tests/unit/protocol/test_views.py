@@ -18,7 +18,7 @@ def test_later_updates_come_once_in_32_ms() -> None:
     assert screen.feed("12345678", 1.0) == "12345678"
     assert screen.feed("a", 1.01) == ""
     assert screen.feed("b", 1.02) == ""
-    assert screen.due(1.033) == "ab"
+    assert screen.take_due(1.033) == "ab"
     assert screen.feed(" ...", 2.0) == ""  # no word character
     assert screen.flush() == " ..."
 

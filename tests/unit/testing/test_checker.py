@@ -15,7 +15,7 @@ from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import ChatId
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, build_summary
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -144,11 +144,11 @@ async def test_a_gap_a_repetition_and_an_old_epoch(sound: tuple[MemoryStore, Cha
 async def test_a_summary_that_does_not_fit_the_log(sound: tuple[MemoryStore, ChatId, Log]) -> None:
     store, chat, log = sound
     state = fold_all(ChatState(chat=chat), log)
-    assert checker.check_summary(state, summary(state)) == []
-    assert checker.check_summary(state, replace(summary(state), turns=9)) == [
+    assert checker.check_summary(state, build_summary(state)) == []
+    assert checker.check_summary(state, replace(build_summary(state), turns=9)) == [
         "the stored summary says turns = 9, the log says 2"
     ]
-    await store.append(Commit(chat, [], replace(summary(state), runnable=True), durable=True))
+    await store.append(Commit(chat, [], replace(build_summary(state), runnable=True), durable=True))
     assert any("runnable" in problem for problem in await checker.check(store, chat))
 
 

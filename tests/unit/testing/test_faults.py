@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.errors import InvalidInput
 from treadle.testing.faults import Fault, InjectedFault, faults, install_from_environment, parse
 
@@ -31,12 +31,12 @@ def test_what_is_none_is_refused(text: str) -> None:
 
 def test_a_strike_happens_once_at_its_passing() -> None:
     with faults("raise@a#2") as injector:
-        faultpoint("a")
-        faultpoint("b")
+        reach_faultpoint("a")
+        reach_faultpoint("b")
         with pytest.raises(InjectedFault, match="at a, passing 2"):
-            faultpoint("a")
-        faultpoint("a")
-    faultpoint("a")
+            reach_faultpoint("a")
+        reach_faultpoint("a")
+    reach_faultpoint("a")
     assert injector.passed == ["a", "b", "a", "a"]
     assert injector.struck == [Fault("raise", "a", 2)]
 
@@ -45,22 +45,22 @@ def test_a_strike_may_happen_at_every_passing() -> None:
     with faults("raise@a#*"):
         for _ in range(3):
             with pytest.raises(InjectedFault):
-                faultpoint("a")
-        faultpoint("b")
+                reach_faultpoint("a")
+        reach_faultpoint("b")
 
 
 def test_any_point_counts_all_of_them() -> None:
     with faults("raise@*#3"):
-        faultpoint("a")
-        faultpoint("b")
+        reach_faultpoint("a")
+        reach_faultpoint("b")
         with pytest.raises(InjectedFault, match="at c"):
-            faultpoint("c")
+            reach_faultpoint("c")
 
 
 def test_a_delay_delays() -> None:
     with faults("delay@a=0.05"):
         began = time.monotonic()
-        faultpoint("a")
+        reach_faultpoint("a")
         assert time.monotonic() - began >= 0.05
 
 
@@ -71,9 +71,9 @@ def test_nothing_in_the_environment_installs_nothing() -> None:
 def test_a_process_is_killed_by_its_environment_and_leaves_its_list(tmp_path: Path) -> None:
     code = (
         "from treadle.testing.faults import install_from_environment as go\n"
-        "from treadle.base.file_system import faultpoint\n"
+        "from treadle.base.file_system import reach_faultpoint\n"
         "go()\n"
-        "for name in 'a', 'b:c.d', 'a', 'after': faultpoint(name)\n"
+        "for name in 'a', 'b:c.d', 'a', 'after': reach_faultpoint(name)\n"
     )
     env = {**os.environ, "TREADLE_FAULTS": f"list={tmp_path / 'points'};kill@a#2"}
     process = subprocess.run([sys.executable, "-c", code], env=env, check=False)

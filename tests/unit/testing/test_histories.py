@@ -61,8 +61,10 @@ def test_an_encoder_that_loses_an_entry_is_noticed(wire: histories.Wire) -> None
         def __init__(self, ref: str) -> None:
             self.inner = wire.encoder(ref)
 
-        def body(self, parameters: dict[str, object], request: ModelRequest, /) -> bytes:
-            return self.inner.body(parameters, replace(request, entries=[*request.entries[:1], *request.entries[2:]]))
+        def encode_body(self, parameters: dict[str, object], request: ModelRequest, /) -> bytes:
+            return self.inner.encode_body(
+                parameters, replace(request, entries=[*request.entries[:1], *request.entries[2:]])
+            )
 
     problems = histories.check_requests(SOUND, [wire._replace(encoder=Forgetful)])
     # Without native calls, an encoder that merges what one speaker says leaves nothing to notice.
@@ -90,8 +92,8 @@ def test_thinking_goes_to_the_model_that_sealed_it_and_to_no_other() -> None:
         def __init__(self, ref: str) -> None:
             self.inner = wire.encoder("anthropic:claude")
 
-        def body(self, parameters: dict[str, object], request: ModelRequest, /) -> bytes:
-            return self.inner.body(parameters, request)
+        def encode_body(self, parameters: dict[str, object], request: ModelRequest, /) -> bytes:
+            return self.inner.encode_body(parameters, request)
 
     (wire,) = [one for one in histories.WIRES if one.provider == "anthropic" and one.native]
     (problem,) = histories.check_requests(history, [wire._replace(encoder=Careless)])

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from treadle.adapters.mcp.connection import McpConnection, Reply, Result, ServerLost, Wish
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
 from treadle.ports.model import ModelRequest
@@ -33,20 +33,20 @@ _YES, _NO = ("yes", "true", "y", "on", "1"), ("no", "false", "n", "off", "0")
 def build_form_question(server: str, params: types.ElicitRequestParams, again: str = "") -> Question:
     """Build the question text. `again`: the reason why the last answer was invalid."""
     head = f"{again}\n" if again else ""
-    message = inert(params.message)
+    message = make_inert(params.message)
     if isinstance(params, types.ElicitRequestURLParams):
-        text = f"{head}The MCP server {server} asks you to open a page: {message}\n{inert_line(params.url, 2_000)}"
+        text = f"{head}The MCP server {server} asks you to open a page: {message}\n{make_inert_line(params.url, 2_000)}"
         return Question(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
-    fields, accept = _fields(params), _can_accept(params)
+    fields, accept = _read_fields(params), _can_accept(params)
     text = f"{head}The MCP server {server} asks: {message}"
     if len(fields) == 1:
         (schema,) = fields.values()
-        about = ", ".join(filter(None, (str(schema.get("description") or ""), _default_words(schema))))
-        note = f"\n({inert_line(about, 300)})" if about else ""
-        return Question(text + note, (*(_choices(schema) or ((ACCEPT,) if accept else ())), DECLINE))
+        about = ", ".join(filter(None, (str(schema.get("description") or ""), _format_default(schema))))
+        note = f"\n({make_inert_line(about, 300)})" if about else ""
+        return Question(text + note, (*(_list_choices(schema) or ((ACCEPT,) if accept else ())), DECLINE))
     if not fields:
         return Question(text, ("yes", DECLINE))
-    required = _list_of(params.requested_schema, "required")
+    required = _get_list(params.requested_schema, "required")
     lines = [
         f"  {name}: {_describe(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()
     ]
@@ -61,39 +61,43 @@ def read_form_answer(params: types.ElicitRequestParams, answer: str) -> types.El
         return types.ElicitResult(action="decline" if stripped.lower() == DECLINE else "cancel")
     if isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action="accept")
-    fields = _fields(params)
+    fields = _read_fields(params)
     defaults = {name: schema["default"] for name, schema in fields.items() if "default" in schema}
     accepted = stripped.lower() in (ACCEPT, "") and _can_accept(params)
     try:
         raw_values = defaults | ({} if accepted else _parse_answer(fields, stripped))
-        content = {name: _value(name, fields[name], value) for name, value in raw_values.items() if name in fields}
+        content = {
+            name: _parse_value(name, fields[name], value) for name, value in raw_values.items() if name in fields
+        }
     except ValueError as error:
         return f"That does not fit: {error}."
-    missing = [name for name in fields if name in _list_of(params.requested_schema, "required") and name not in content]
+    missing = [
+        name for name in fields if name in _get_list(params.requested_schema, "required") and name not in content
+    ]
     if missing:
-        return f"Still missing: {', '.join(map(inert_line, missing))}."
+        return f"Still missing: {', '.join(map(make_inert_line, missing))}."
     return types.ElicitResult(action="accept", content=content)
 
 
-def _fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
+def _read_fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
     properties = params.requested_schema.get("properties")
     pairs = properties.items() if isinstance(properties, dict) else ()
     return {str(name): schema if isinstance(schema, dict) else {} for name, schema in pairs}
 
 
-def _list_of(schema: dict[str, Any], name: str) -> list[Any]:
+def _get_list(schema: dict[str, Any], name: str) -> list[Any]:
     values = schema.get(name)
     return values if isinstance(values, list) else []
 
 
 def _can_accept(params: types.ElicitRequestFormParams) -> bool:
     """True if there are defaults, and every required field has one."""
-    fields, required = _fields(params), _list_of(params.requested_schema, "required")
+    fields, required = _read_fields(params), _get_list(params.requested_schema, "required")
     without = [name for name, schema in fields.items() if "default" not in schema]
     return len(without) < len(fields) and not any(name in required for name in without)
 
 
-def _default_words(schema: dict[str, Any]) -> str:
+def _format_default(schema: dict[str, Any]) -> str:
     value = schema.get("default")
     if isinstance(value, bool):
         value = "yes" if value else "no"
@@ -112,42 +116,42 @@ def _parse_answer(fields: dict[str, dict[str, Any]], answer: str) -> dict[str, A
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _value(name: str, schema: dict[str, Any], value: Any) -> Any:
+def _parse_value(name: str, schema: dict[str, Any], value: Any) -> Any:
     kind = schema.get("type", "string")
-    choices = _choices(schema)
+    choices = _list_choices(schema)
     if kind == "boolean" and isinstance(value, str):
         if value.lower() not in (*_YES, *_NO):
-            raise ValueError(f"{inert_line(name)} is yes or no")
+            raise ValueError(f"{make_inert_line(name)} is yes or no")
         return value.lower() in _YES
     if kind in ("integer", "number") and isinstance(value, str):
         try:
             value = int(value) if kind == "integer" else float(value)
         except ValueError:
-            raise ValueError(f"{inert_line(name)} is a number") from None
+            raise ValueError(f"{make_inert_line(name)} is a number") from None
     if kind == "array" and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     if choices and kind == "string" and value not in choices:
-        raise ValueError(f"{inert_line(name)} is one of {', '.join(map(inert_line, choices))}")
+        raise ValueError(f"{make_inert_line(name)} is one of {', '.join(map(make_inert_line, choices))}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{inert_line(name)} is a finite number")
+        raise ValueError(f"{make_inert_line(name)} is a finite number")
     parts = value if isinstance(value, list) else ()
     if isinstance(value, dict) or not all(isinstance(part, str) for part in parts):
-        raise ValueError(f"{inert_line(name)} is a text, a number, yes or no, or a list of texts")
+        raise ValueError(f"{make_inert_line(name)} is a text, a number, yes or no, or a list of texts")
     return value
 
 
-def _choices(schema: dict[str, Any]) -> tuple[str, ...]:
+def _list_choices(schema: dict[str, Any]) -> tuple[str, ...]:
     if schema.get("type") == "boolean":
         return "yes", "no"
-    titled = [each.get("const") for each in _list_of(schema, "oneOf") if isinstance(each, dict)]
-    return tuple(str(each) for each in _list_of(schema, "enum") or titled)
+    titled = [each.get("const") for each in _get_list(schema, "oneOf") if isinstance(each, dict)]
+    return tuple(str(each) for each in _get_list(schema, "enum") or titled)
 
 
 def _describe(schema: dict[str, Any]) -> str:
-    choices = " | ".join(map(inert_line, _choices(schema)))
+    choices = " | ".join(map(make_inert_line, _list_choices(schema)))
     about = schema.get("description") or schema.get("title") or ""
     words = f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}"
-    return inert_line(", ".join(filter(None, (words, _default_words(schema)))), 300)
+    return make_inert_line(", ".join(filter(None, (words, _format_default(schema)))), 300)
 
 
 MAX_PICTURES = 8
@@ -172,17 +176,17 @@ def _render_block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) 
         case types.TextContent(text=text):
             return text
         case types.ImageContent(data=data, mime_type=kind):
-            return _picture(data, kind, pictures)
+            return _render_picture(data, kind, pictures)
         case types.AudioContent(data=data, mime_type=kind):
-            return f"[a sound, {inert_line(kind, 80)}, about {len(data) * 3 // 4:,} bytes; it cannot be shown]"
+            return f"[a sound, {make_inert_line(kind, 80)}, about {len(data) * 3 // 4:,} bytes; it cannot be shown]"
         case types.ResourceLink(uri=uri, name=name, description=text):
             about = f": {text}" if text else ""
-            return f"[the resource {inert_line(name, 200)} at {inert_line(str(uri), 500)}{about}]"
+            return f"[the resource {make_inert_line(name, 200)} at {make_inert_line(str(uri), 500)}{about}]"
         case types.EmbeddedResource(resource=resource):
-            return contents([resource], pictures)
+            return render_resources([resource], pictures)
 
 
-def contents(
+def render_resources(
     resources: Iterable[types.TextResourceContents | types.BlobResourceContents], pictures: list[tuple[str, bytes]]
 ) -> str:
     texts = []
@@ -190,17 +194,17 @@ def contents(
         if isinstance(each, types.TextResourceContents):
             text = each.text
         else:
-            text = _picture(each.blob, each.mime_type or "", pictures)
-        texts.append(f"[{inert_line(str(each.uri), 500)}]\n{text}")
+            text = _render_picture(each.blob, each.mime_type or "", pictures)
+        texts.append(f"[{make_inert_line(str(each.uri), 500)}]\n{text}")
     return "\n".join(texts)
 
 
-def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
+def _render_picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return "[bytes that cannot be read]"
-    description = f"{inert_line(kind, 80) or 'bytes'}, {len(content):,} bytes"
+    description = f"{make_inert_line(kind, 80) or 'bytes'}, {len(content):,} bytes"
     if kind not in PICTURE_KINDS or len(content) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
         return f"[{description}; it cannot be shown]"
     pictures.append((kind, content))
@@ -249,7 +253,7 @@ class Underway:
         if self._reply is not None and not self._reply.done():
             self._reply.set_result(reply)
 
-    async def news(self) -> Result | Wish:
+    async def wait_for_news(self) -> Result | Wish:
         assert self._task is not None
         asking = asyncio.create_task(self._asked.wait())
         try:
@@ -303,7 +307,7 @@ class Calls:
                     return resumption
                 begin(resumption)
             for _ in range(_ROUNDS):
-                match news := await underway.news():
+                match news := await underway.wait_for_news():
                     case types.CallToolResult():
                         return news
                     case types.InputRequiredResult():
@@ -330,7 +334,7 @@ def _build_question(connection: McpConnection, wish: Wish, again: str) -> Questi
     if not isinstance(wish, types.CreateMessageRequestParams):
         return build_form_question(connection.name, wish, again)
     messages = [("it is told", wish.system_prompt or ""), *((each.role, _render(each)) for each in wish.messages)]
-    text = inert("\n".join(f"{role}: {words}" for role, words in messages if words))
+    text = make_inert("\n".join(f"{role}: {words}" for role, words in messages if words))
     excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[{len(text) - _SHOWN:,} characters more]"
     head = f"{again}\n" if again else ""
     return Question(
@@ -394,7 +398,7 @@ async def _collect_input(
                 raise ServerLost(_REFUSED)
             case _ if not invocation.options.interactive:
                 responses[name] = _require_response(_decline(request.params))
-    return _or_ask(connection, requests, responses, result.request_state)
+    return _resume_or_ask(connection, requests, responses, result.request_state)
 
 
 def _require_response(reply: Reply) -> types.InputResponse:
@@ -404,7 +408,7 @@ def _require_response(reply: Reply) -> types.InputResponse:
     return reply
 
 
-def _or_ask(
+def _resume_or_ask(
     connection: McpConnection,
     requests: types.InputRequests,
     responses: types.InputResponses,
@@ -439,4 +443,4 @@ async def _rebuild_resumption(connection: McpConnection, invocation: Invocation)
             else:
                 responses = {**responses, name: _require_response(reply)}
             break
-    return _or_ask(connection, requests, responses, plan.get("state"), again)
+    return _resume_or_ask(connection, requests, responses, plan.get("state"), again)

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from treadle._version import __version__
 from treadle.adapters.mcp.listing import ListedPrompt, ListedTool, Listing, Sampling
 from treadle.adapters.mcp.transport import SESSION_UNKNOWN, SIGN_IN_REQUIRED, Errors
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import ConfigError, SandboxError, ToolError
 
 FIRST_PAUSE_S = 1.0
@@ -92,10 +92,10 @@ class McpConnection:
         self._changed = asyncio.Event()  # That the state is another than it was: replaced each time
         self._wanted = asyncio.Event()
         self._askers: dict[object, Asker] = {}
-        self._task = asyncio.create_task(self._live())
+        self._task = asyncio.create_task(self._keep_session())
 
     # -- for others ---------------------------------------------------------------------------------------------------
-    async def ready(self) -> Client:
+    async def ensure_client(self) -> Client:
         """The session, started anew if need be. ToolError if it cannot be had."""
         if self.state == "failed":
             self._become("starting", "")
@@ -160,10 +160,10 @@ class McpConnection:
 
     async def use(self, work: Callable[[Client], Awaitable[Any]]) -> Any:
         """Use the session. A restarted server gets a new one, and the request once more: it was not carried out."""
-        client = await self.ready()
+        client = await self.ensure_client()
         with suppress(SessionUnknown):
             return await self._send_request(client, work(client))
-        client = await self.ready()
+        client = await self.ensure_client()
         try:
             return await self._send_request(client, work(client))
         except SessionUnknown as error:
@@ -182,7 +182,7 @@ class McpConnection:
                 raise ServerLost(f"the MCP server {self.name} went away") from error
             raise ToolError(f"{self.name}: {error}") from error
         except ValueError as error:  # the reply is not a valid result, but the call took effect
-            reason = inert_line(str(error), 200)
+            reason = make_inert_line(str(error), 200)
             raise ServerLost(f"the MCP server {self.name} sent an invalid result: {reason}") from error
 
     async def close(self) -> None:
@@ -191,25 +191,25 @@ class McpConnection:
         await asyncio.gather(self._task, return_exceptions=True)
 
     # -- its life -----------------------------------------------------------------------------------------------------
-    async def _live(self) -> None:
+    async def _keep_session(self) -> None:
         failures = 0
         while self.state != "closed":
             self._gone = asyncio.Event()
             self._errors.clear()
             steady_at = math.inf
             try:
-                async with self._session() as client:
+                async with self._open_session() as client:
                     steady_at = asyncio.get_running_loop().time() + STEADY_S
                     self._client = client
                     self._become("ready", "")
                     await self._attend(client)
-                reason = self._last_words("it ended")
+                reason = self._format_reason("it ended")
                 failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 0
             except Exception as error:
                 leaf = error
                 while isinstance(leaf, ExceptionGroup):
                     leaf = leaf.exceptions[0]
-                reason = self._last_words(_in_words(leaf))
+                reason = self._format_reason(_describe_error(leaf))
                 failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 1
                 failures = ATTEMPTS if _is_final(leaf) else failures
             finally:
@@ -226,18 +226,18 @@ class McpConnection:
                 await asyncio.sleep(pause_s if failures else 0.1)
 
     @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Client]:
+    async def _open_session(self) -> AsyncIterator[Client]:
         client = Client(
             self._opens(self._errors, self._gone),
             client_info=types.Implementation(name="treadle", version=__version__),
             elicitation_callback=self._elicit,
-            list_roots_callback=self._roots,
+            list_roots_callback=self._list_roots,
             sampling_callback=self._sample if self.sampling != "refuse" else None,
             message_handler=self._handle_message,
             cache=None,
         )
         async with asyncio.timeout(self._start_s) as limit, client:
-            await self._list(client)
+            await self._read_listing(client)
             limit.reschedule(None)
             yield client
 
@@ -281,12 +281,12 @@ class McpConnection:
             await self._outdated.wait()
             self._outdated.clear()
             with suppress(SessionUnknown, ServerLost, ToolError):
-                await self._send_request(client, self._list(client))
+                await self._send_request(client, self._read_listing(client))
             if not self._outdated.is_set():
                 self._current.set()
             await asyncio.sleep(RELIST_S)
 
-    async def _list(self, client: Client) -> None:
+    async def _read_listing(self, client: Client) -> None:
         has = client.server_capabilities
         tools = await _list_pages(client.list_tools, "tools", _MOST_TOOLS, []) if has.tools is not None else []
         server_info = client.server_info
@@ -299,7 +299,7 @@ class McpConnection:
         )
         self._know(listing)  # tools first: a call may look for a new one at once
         if has.prompts is not None:
-            self._know(replace(listing, commands=tuple(await _prompts(client))))
+            self._know(replace(listing, commands=tuple(await _list_prompts(client))))
 
     def _know(self, listing: Listing) -> None:
         if listing != self.listing:
@@ -311,13 +311,13 @@ class McpConnection:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _last_words(self, reason: str) -> str:
+    def _format_reason(self, reason: str) -> str:
         last_line = self._errors.text.rpartition("\n")[2]
         note = f"; its message: {last_line}" if last_line and last_line not in reason else ""
-        return inert_line(reason + note, 300)
+        return make_inert_line(reason + note, 300)
 
     # -- requests from the server -------------------------------------------------------------------------------------
-    async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
+    async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
         return types.ListRootsResult.model_validate({"roots": self.roots})
 
     @property
@@ -363,7 +363,7 @@ def _build_listed_tool(tool: types.Tool) -> ListedTool:
     return ListedTool(tool.name, text, dict(tool.input_schema), read_only, idempotent, destructive and not read_only)
 
 
-async def _prompts(client: Client) -> list[ListedPrompt]:
+async def _list_prompts(client: Client) -> list[ListedPrompt]:
     """List the server's prompts. A server that cannot list them has none; its tools stay usable."""
     prompts: list[types.Prompt] = []
     with suppress(MCPError):
@@ -386,7 +386,7 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, FINAL) or (isinstance(error, MCPError) and error.code == SIGN_IN_REQUIRED)
 
 
-def _in_words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it did not start in time"
     if isinstance(error, FileNotFoundError):

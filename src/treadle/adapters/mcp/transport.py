@@ -207,7 +207,7 @@ class Errors:
 
 
 @asynccontextmanager
-async def program(
+async def open_program(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, errors: Errors, end_event: asyncio.Event
 ) -> AsyncIterator[TransportStreams]:
     """Run a server's program within the context; `end_event`: it says no more. OSError if it cannot be started."""
@@ -276,7 +276,7 @@ class _SessionClient(httpx2.AsyncClient):
         try:
             response = await super().send(request, **options)
         except SignInRequired as error:
-            return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, str(error))
+            return _make_refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, str(error))
         except OAuthRegistrationError as error:
             raise ConfigError(
                 "it knows registered clients only: register Treadle there and name its client id "
@@ -290,7 +290,7 @@ class _SessionClient(httpx2.AsyncClient):
             self.first_status = response.status_code
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             await response.aclose()
-            return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, sign_in_words(self._name))
+            return _make_refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, sign_in_words(self._name))
         if "mcp-session-id" not in request.headers or response.status_code != httpx2.codes.NOT_FOUND:
             return response
         if response.headers.get("content-type", "").startswith("application/json"):
@@ -299,16 +299,16 @@ class _SessionClient(httpx2.AsyncClient):
                 if isinstance(refusal, JSONRPCError) and refusal.error.code == METHOD_NOT_FOUND:
                     return response
         await response.aclose()
-        return _refusal(request, httpx2.codes.NOT_FOUND, SESSION_UNKNOWN, "The server does not know the session.")
+        return _make_refusal(request, httpx2.codes.NOT_FOUND, SESSION_UNKNOWN, "The server does not know the session.")
 
 
-def _refusal(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
+def _make_refusal(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
     error = {"code": code, "message": message}
     return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 
 @asynccontextmanager
-async def http(
+async def open_http(
     name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
 ) -> AsyncIterator[TransportStreams]:
     """A server by streamable HTTP. A stream may be silent for long: the caller bounds the time of a call."""
@@ -333,7 +333,7 @@ async def _is_legacy(client: httpx2.AsyncClient, url: str) -> bool:
 
 
 @asynccontextmanager
-async def legacy_sse(
+async def open_legacy_sse(
     name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
 ) -> AsyncIterator[TransportStreams]:
     factory = partial(_SessionClient, name, legacy=True)

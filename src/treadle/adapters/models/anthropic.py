@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Literal, Unpack
 
 import msgspec
 
-from treadle.adapters.models.listing import list_from
+from treadle.adapters.models.listing import fetch_models
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.thinking import TEXT_PLACE, lay_out
 from treadle.adapters.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder
-from treadle.adapters.models.wire.failures import failure, is_refusal, refuses
+from treadle.adapters.models.wire.failures import is_refusal, is_refusal_of, make_error
 from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
-from treadle.adapters.models.wire.json import encode_json, json_object, tool_name
-from treadle.adapters.models.wire.reading import EventReader, cost_of
+from treadle.adapters.models.wire.json import clean_tool_name, encode_json, ensure_json_object
+from treadle.adapters.models.wire.reading import EventReader, compute_cost
 from treadle.base.types import CallKey
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -48,24 +48,24 @@ class AnthropicConversation(AlternatingConversation):
     untold = _UNTOLD
     _encoder: "AnthropicEncoder"
 
-    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+    def _encode_user(self, text: str, images: Sequence[Picture]) -> bytes:
         sources = ({"type": "base64", "media_type": image.media_type, "data": image.data} for image in images)
         parts = [encode_json({"type": "image", "source": source}) for source in sources]
-        return self._piece("user", [*parts, _text(text)] if text.strip() else parts)
+        return self._join_parts("user", [*parts, _encode_text(text)] if text.strip() else parts)
 
-    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
-        return self._piece("model", [*self._blocks(entry, ids)])
+    def _encode_assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+        return self._join_parts("model", [*self._encode_blocks(entry, ids)])
 
-    def _piece(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
-        return super()._piece(speaker, parts)[:-1]
+    def _join_parts(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
+        return super()._join_parts(speaker, parts)[:-1]
 
-    def _result(self, result: ToolResult) -> bytes:
+    def _encode_result(self, result: ToolResult) -> bytes:
         # An error without a word is refused, and so is blank text wherever it stands.
         content = result.text if result.text.strip() else "(no output)"
-        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._id_of(result), "content": content}
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._get_id(result), "content": content}
         return encode_json(block if result.success else {**block, "is_error": True})
 
-    def _blocks(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
+    def _encode_blocks(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         """Text and calls with the thinking put back in between."""
         returned = [sealed for _, sealed in self._unseal_thinking(entry)]
         if self._encoder.demands_thinking and not any(sealed.block != TEXT_PLACE for sealed in returned):
@@ -77,11 +77,11 @@ class AnthropicConversation(AlternatingConversation):
                     if part != TEXT_PLACE:
                         yield part
                 case str():
-                    yield _text(part)
+                    yield _encode_text(part)
                 case int():
                     call = entry.calls[part]
-                    arguments = msgspec.Raw(json_object(call.arguments).encode())
-                    name = tool_name(call.name)
+                    arguments = msgspec.Raw(ensure_json_object(call.arguments).encode())
+                    name = clean_tool_name(call.name)
                     yield encode_json({"type": "tool_use", "id": ids[call.call], "name": name, "input": arguments})
 
 
@@ -91,32 +91,32 @@ class AnthropicEncoder(RequestEncoder):
     mark = MARK
     demands_thinking = False  # True if the server refuses answers without a block of thinking
 
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+    def encode_body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         # A request that is sent once is not worth caching: a cache write costs a quarter more.
         mark = self.mark if request.purpose == "turn" else b""
-        head = encode_json(parameters)[:-1] + self._tools_part(request)
+        head = encode_json(parameters)[:-1] + self._encode_tools_part(request)
         if request.system.strip():
-            head += b',"system":[' + _text(request.system)[:-1] + mark + b"}]"
-        return b"".join((head, b',"messages":[', _join_pieces(self._pieces(request), mark), b"]}"))
+            head += b',"system":[' + _encode_text(request.system)[:-1] + mark + b"}]"
+        return b"".join((head, b',"messages":[', _join_pieces(self._encode_entries(request), mark), b"]}"))
 
     def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         return super()._encode_tools(tools)[:-2] + self.mark + b"}]"
 
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def _describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
         description = {"description": spec.description} if spec.description else {}
         return {"name": spec.name, **description, "input_schema": {"type": "object", **spec.parameters}}
 
-    def _tools_part(self, request: ModelRequest) -> bytes:
+    def _encode_tools_part(self, request: ModelRequest) -> bytes:
         """A request for a last answer names the tools too, and forbids them: the calls in its history need them."""
         talk = self.talk(request)
         if request.tools:
             talk.tools = request.tools
-            return b',"tools":' + self._encoded_tools(request.tools)
+            return b',"tools":' + self._get_encoded_tools(request.tools)
         answers = (entry for entry in request.entries if isinstance(entry, AssistantEntry))
-        names = dict.fromkeys(tool_name(call.name) for answer in answers for call in answer.calls)
+        names = dict.fromkeys(clean_tool_name(call.name) for answer in answers for call in answer.calls)
         if not names:
             return b""
-        tools = self._encoded_tools(talk.tools) if talk.tools else self._encode_tools(tuple(map(ToolSpec, names)))
+        tools = self._get_encoded_tools(talk.tools) if talk.tools else self._encode_tools(tuple(map(ToolSpec, names)))
         return b',"tools":' + tools + b',"tool_choice":{"type":"none"}'
 
 
@@ -141,7 +141,7 @@ def _join_pieces(pieces: Sequence[bytes], mark: bytes) -> bytes:
     return b"}".join(parts) + b"}]}"
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return encode_json({"type": "text", "text": text})
 
 
@@ -214,10 +214,10 @@ class AnthropicReader(EventReader):
     def _close(self) -> None:
         super()._close()
         for index in list(self._blocks):
-            self._stop(index)
+            self._stop_block(index)
 
     def _read(self, chunk: bytes) -> None:
-        for event in self._split(chunk):
+        for event in self._split_events(chunk):
             data = event.data
             if self.done or not data:
                 continue
@@ -234,11 +234,11 @@ class AnthropicReader(EventReader):
     def _take(self, part: _Event, kind: str, data: str) -> None:
         match kind:
             case "content_block_delta" if part.delta is not None:
-                self._piece(self._blocks.get(self._index(part)), part.delta)
+                self._take_piece(self._blocks.get(self._get_index(part)), part.delta)
             case "content_block_start":
-                self._start(self._index(part), part.content_block or {})
+                self._start_block(self._get_index(part), part.content_block or {})
             case "content_block_stop":
-                self._stop(self._index(part))
+                self._stop_block(self._get_index(part))
             case "message_start" if part.message is not None:
                 self._identify(part.message.id, part.message.model)
                 self._count(part.message.usage)
@@ -249,26 +249,26 @@ class AnthropicReader(EventReader):
             case "message_stop":
                 self.done = True
             case _ if kind == "error" or part.error:
-                raise failure(self._where, 200, data.encode())
+                raise make_error(self._where, 200, data.encode())
 
-    def _index(self, part: _Event) -> int:
+    def _get_index(self, part: _Event) -> int:
         if part.index is not None:
             self._current = part.index
         return self._current
 
-    def _start(self, index: int, start: dict[str, Any]) -> None:
+    def _start_block(self, index: int, start: dict[str, Any]) -> None:
         if index in self._blocks:
-            self._stop(index)  # a server that says no stop, or calls every index 0
+            self._stop_block(index)  # a server that says no stop, or calls every index 0
         block = self._blocks[index] = _Block(start, start.get("type"), self._calls, self.text_length)
         match block.kind:
             case "text" if isinstance(start.get("text"), str):
                 self.say(start["text"])
             case "thinking" if isinstance(start.get("thinking"), str):
-                self._piece(block, _Piece(thinking=start["thinking"]))
+                self._take_piece(block, _Piece(thinking=start["thinking"]))
             case "tool_use":
                 self._begin_call(str(start.get("id") or ""), str(start.get("name") or ""))
 
-    def _piece(self, block: _Block | None, piece: _Piece) -> None:
+    def _take_piece(self, block: _Block | None, piece: _Piece) -> None:
         if piece.thinking:
             self.think(piece.thinking)
             if block is not None:
@@ -280,7 +280,7 @@ class AnthropicReader(EventReader):
                 block.pieces.append(piece.partial_json)
             self.put(CallDelta(index=block.call if block else None, arguments=piece.partial_json))
 
-    def _stop(self, index: int) -> None:
+    def _stop_block(self, index: int) -> None:
         block = self._blocks.pop(index, None)
         if block is None:
             return
@@ -317,20 +317,20 @@ class AnthropicReader(EventReader):
         fresh, output, cached, cache_writes, thinking = self._totals.values()
         above, factor = _LONG_PROMPTS.get(self._info.name, (0, 1.0))
         prompt = fresh + cached + cache_writes
-        usd = cost_of(self._info, fresh, cache_writes, cached, output) * (factor if prompt > above else 1)
+        usd = compute_cost(self._info, fresh, cache_writes, cached, output) * (factor if prompt > above else 1)
         self.count(Usage(prompt, output, cached, thinking, usd))
 
     def _read_document(self, body: bytes) -> None:
         try:
             message = msgspec.json.decode(body, type=_AnthropicMessage)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise self._no_document(body) from error
+            raise self._make_document_error(body) from error
         if message.error or message.content is None:
-            raise self._no_document(body)
+            raise self._make_document_error(body)
         self._identify(message.id, message.model)
         for index, block in enumerate(message.content):
-            self._start(index, block)
-            self._stop(index)
+            self._start_block(index, block)
+            self._stop_block(index)
         self._count(message.usage)
         self._finish(message.stop_reason or ("tool_use" if self._calls else "end_turn"), message.stop_details)
 
@@ -371,25 +371,25 @@ class AnthropicMessages(HttpModel):
         self._output_limit = 0  # the most that the server said it takes for an answer, once it did
 
     @classmethod
-    def _base(cls, url: str) -> str:
+    def _normalize_base_url(cls, url: str) -> str:
         return url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
 
-    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+    def _build_parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output or FALLBACK_OUTPUT
         limit = min(limit, self._output_limit or limit)
         calm = self._encoder.talk(request).calm
         effort = "" if calm else request.effort
-        thinking = None if calm else self._thinking_asked(limit, effort)
+        thinking = None if calm else self._build_thinking(limit, effort)
         level = None
         if effort not in ("", "none") and not _BUDGETED.match(self._info.name):
             level = {"effort": "low" if effort == "minimal" else effort}
-        temperature = self._temperature(request)
+        temperature = self._choose_temperature(request)
         if thinking is not None and thinking["type"] != "disabled" and request.temperature is None:
             temperature = None  # the API takes none beside thinking
         optional = {"temperature": temperature, "thinking": thinking, "output_config": level}
         return {"model": self._info.name, "max_tokens": limit, "stream": True, **self._select_parameters(optional)}
 
-    def _thinking_asked(self, limit: int, effort: ReasoningEffort | Literal[""]) -> dict[str, Any] | None:
+    def _build_thinking(self, limit: int, effort: ReasoningEffort | Literal[""]) -> dict[str, Any] | None:
         name = self._info.name
         # Models of others that speak this protocol think unless they are told not to, and know no "adaptive".
         is_foreign = not name.startswith("claude")
@@ -410,36 +410,38 @@ class AnthropicMessages(HttpModel):
         error_text = str(error)
         if (most := _TOO_MANY.search(error_text)) and 0 < int(most[1]) < sent_params["max_tokens"]:
             self._output_limit = int(most[1])
-            return self._notice("parameter_lowered", f"takes at most {most[1]} tokens of output; max_tokens is lowered")
-        about_marks = refuses(error, "cache_control", r"[\w.]*cache_control[\w.]*", inside=True)
+            return self._make_notice(
+                "parameter_lowered", f"takes at most {most[1]} tokens of output; max_tokens is lowered"
+            )
+        about_marks = is_refusal_of(error, "cache_control", r"[\w.]*cache_control[\w.]*", inside=True)
         if about_marks and self._encoder.change(mark=b""):
-            return self._notice("parameter_dropped", "refuses cache_control; it is no longer sent")
-        if "temperature" in sent_params and refuses(error, "temperature"):
+            return self._make_notice("parameter_dropped", "refuses cache_control; it is no longer sent")
+        if "temperature" in sent_params and is_refusal_of(error, "temperature"):
             return self._drop("temperature")
         if "thinking" not in error_text and "signature" not in error_text:
             return None
         if _DEMANDS_BLOCKS.search(error_text):
             if not self._encoder.change(demands_thinking=True):
                 return None
-            return self._notice("thinking_returned", "wants thinking with every answer; from now on it gets it")
+            return self._make_notice("thinking_returned", "wants thinking with every answer; from now on it gets it")
         if _ABOUT_BLOCKS.search(error_text):
             if self._encoder.drop_thinking(request):
-                return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
+                return self._make_notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
             if "thinking" in sent_params:
                 self._encoder.talk(request).calm = True
-                return self._notice("thinking_dropped", "misses earlier thinking; it goes on without thinking")
-        elif "thinking" in sent_params and refuses(error, "thinking", r"thinking[\w.]*"):
+                return self._make_notice("thinking_dropped", "misses earlier thinking; it goes on without thinking")
+        elif "thinking" in sent_params and is_refusal_of(error, "thinking", r"thinking[\w.]*"):
             return self._drop("thinking")
         return None
 
 
 def connect(name: str, context: ProviderContext) -> AnthropicMessages:
-    key, url = context.access(f"anthropic:{name}", BASE_URL)
+    key, url = context.require_access(f"anthropic:{name}", BASE_URL)
     info = context.catalogue.look_up("anthropic", name)
     return AnthropicMessages(info, base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    key, url = context.access("anthropic", BASE_URL)
-    access = Access(AnthropicMessages._base(url), key, AnthropicMessages.headers, "x-api-key")
-    return await list_from(context, "anthropic", access, "/v1/models?limit=1000")
+    key, url = context.require_access("anthropic", BASE_URL)
+    access = Access(AnthropicMessages._normalize_base_url(url), key, AnthropicMessages.headers, "x-api-key")
+    return await fetch_models(context, "anthropic", access, "/v1/models?limit=1000")

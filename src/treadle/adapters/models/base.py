@@ -20,14 +20,14 @@ _SUPPORTED = re.compile(
 )
 
 
-def nearest(effort: ReasoningEffort, levels: Collection[ReasoningEffort]) -> ReasoningEffort:
+def choose_nearest(effort: ReasoningEffort, levels: Collection[ReasoningEffort]) -> ReasoningEffort:
     """The closest level; of two, the lower one, which costs less. Thinking is switched off only if asked for."""
     target = EFFORTS.index(effort)
     thinking = [level for level in levels if level != "none"] if effort != "none" else list(levels)
     return min(thinking or levels, key=lambda level: (abs(EFFORTS.index(level) - target), EFFORTS.index(level)))
 
 
-def named_levels(sentence: str) -> tuple[ReasoningEffort, ...]:
+def parse_levels(sentence: str) -> tuple[ReasoningEffort, ...]:
     """The levels that a server says it takes, in a sentence with which it refuses another one. Empty: it names none."""
     start = _SUPPORTED.search(sentence)
     if start is None:
@@ -67,7 +67,7 @@ class ModelBase:
     async def close(self) -> None:
         """Nothing is held open, unless a subclass does."""
 
-    def _temperature(self, request: ModelRequest) -> float | None:
+    def _choose_temperature(self, request: ModelRequest) -> float | None:
         """The request's own, else the catalogue's; None sends none."""
         return self._info.temperature if request.temperature is None else request.temperature
 
@@ -77,14 +77,16 @@ class ModelBase:
         levels = self._info.efforts if self._server_efforts is None else self._server_efforts
         if not effort or levels is None or effort in levels:
             return request, []
-        fitted_effort: ReasoningEffort | Literal[""] = nearest(effort, levels) if levels else ""
+        fitted_effort: ReasoningEffort | Literal[""] = choose_nearest(effort, levels) if levels else ""
         text = f"takes the reasoning efforts {', '.join(levels)}; it is asked for {fitted_effort} instead of {effort}"
         if not fitted_effort:
             text = f"has no reasoning effort; it goes on without {effort}"
         is_news = effort != "none" or bool(fitted_effort)
-        notices = [self._notice("effort", text)] if is_news and self._told_efforts.get(request.memo) != effort else []
+        notices = (
+            [self._make_notice("effort", text)] if is_news and self._told_efforts.get(request.memo) != effort else []
+        )
         self._told_efforts[request.memo] = effort
         return replace(request, effort=fitted_effort), notices
 
-    def _notice(self, kind: str, text: str) -> NoticeDelta:
+    def _make_notice(self, kind: str, text: str) -> NoticeDelta:
         return NoticeDelta(kind, f"{self._info.ref} {text}")

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from msgspec.structs import replace
 
 from treadle.adapters.models.thinking import TextThinking
-from treadle.adapters.models.wire.json import encode_json, json_object, tool_name
+from treadle.adapters.models.wire.json import clean_tool_name, encode_json, ensure_json_object
 from treadle.base.types import CallKey
 from treadle.chat.completion import MARKER_TEXT
 from treadle.errors import ModelError
@@ -47,7 +47,7 @@ _REFUSED = (
 _ANOTHER_FAULT = r"(?i)schema|tools?[.\[]\d|function\.(?:name|param)|properties"
 
 
-def refuses_tools(error: ModelError) -> bool:
+def is_tool_refusal(error: ModelError) -> bool:
     """True if this model takes no tools, as opposed to these tools, or to a call that the model wrote badly."""
     if error.kind == "cut_stream" or (error.kind != "bad_request" and error.status not in (500, 501)):
         return False  # llama.cpp answers 500 or 501: it calls the refusal a fault of its own
@@ -75,11 +75,11 @@ class Ladder:
     async def close(self) -> None:
         await self.inner.close()
 
-    def rung(self, request: ModelRequest) -> Rung:
+    def choose_rung(self, request: ModelRequest) -> Rung:
         return request.rung or self._rung or ("native" if self.inner.info.native_tools else "text")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        rung = self.rung(request)
+        rung = self.choose_rung(request)
         while True:
             if rung != "native" and request.purpose == "turn" and request.tools and request.memo not in self._told:
                 yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
@@ -99,7 +99,7 @@ class Ladder:
                         yield ending.watch(batch) if request.purpose == "turn" else batch
                 break
             except ModelError as error:
-                if rung != "native" or has_output or request.rung or not request.tools or not refuses_tools(error):
+                if rung != "native" or has_output or request.rung or not request.tools or not is_tool_refusal(error):
                     raise
             rung = self._rung = "text"
         if rung != "native":
@@ -128,7 +128,7 @@ class Retelling:
 
     def describe(self, tools: tuple[ToolSpec, ...]) -> str:
         if tools != self._tools:
-            self._tools, self._prompt = tools, tools_text(tools)
+            self._tools, self._prompt = tools, format_tools(tools)
         return self._prompt
 
     def retell(self, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -143,9 +143,9 @@ class Retelling:
         match entry:
             case AssistantEntry(calls=calls) if calls:
                 self._names = {call.call: call.name for call in calls}
-                return replace(entry, text=calls_text(entry.text, calls), calls=())
+                return replace(entry, text=format_calls(entry.text, calls), calls=())
             case ResultsEntry(results=results):
-                return UserEntry(results_text(results, self._names), source="results")
+                return UserEntry(format_results(results, self._names), source="results")
             case _:
                 return entry
 
@@ -179,7 +179,7 @@ class NativeAnswer(PlainAnswer):
     def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
         if self._thinking is not None:
             deltas = super().take(deltas)
-        if self._scanner is None and self._passes(deltas):
+        if self._scanner is None and self._is_plain(deltas):
             return deltas
         from treadle.adapters.models.text_calls import Scanner
 
@@ -187,18 +187,18 @@ class NativeAnswer(PlainAnswer):
         out: list[Delta] = []
         for delta in deltas:
             if type(delta) is TextDelta:
-                out += _text(scanner.feed(delta.text))
+                out += _make_text_deltas(scanner.feed(delta.text))
                 continue
             self._called = self._called or type(delta) is CallDelta
             if type(delta) is FinishDelta:
                 call_deltas = () if self._called else self._salvage_calls(scanner)
-                out += call_deltas or _text(scanner.held_text)
+                out += call_deltas or _make_text_deltas(scanner.held_text)
                 delta = _correct_finish(delta, bool(call_deltas))
                 scanner = self._scanner = Scanner(marked_only=True, freeze=True)
             out.append(delta)
         return out
 
-    def _passes(self, deltas: Sequence[Delta]) -> bool:
+    def _is_plain(self, deltas: Sequence[Delta]) -> bool:
         """True if the text has no markup. It nearly never has any, and this runs for each read."""
         for delta in deltas:
             if type(delta) is TextDelta:
@@ -219,7 +219,11 @@ class NativeAnswer(PlainAnswer):
         if not tail.calls or any(call.name not in tool_names for call in tail.calls):
             return ()
         notice = f"{self._ref} wrote a tool call into its text; it was taken for the call that it is"
-        return [NoticeDelta("text_call", notice), *_text(visible_text + tail.text), *_calls(tail.calls)]
+        return [
+            NoticeDelta("text_call", notice),
+            *_make_text_deltas(visible_text + tail.text),
+            *_make_call_deltas(tail.calls),
+        ]
 
 
 class TextAnswer(PlainAnswer):
@@ -238,25 +242,25 @@ class TextAnswer(PlainAnswer):
         out: list[Delta] = []
         for delta in super().take(deltas):
             if type(delta) is TextDelta:
-                out += _text(scanner.feed(delta.text))
+                out += _make_text_deltas(scanner.feed(delta.text))
             elif type(delta) is FinishDelta:
                 tail = scanner.end()
-                out += _text(tail.text)
+                out += _make_text_deltas(tail.text)
                 if scanner.dangling:
                     out.append(NoticeDelta("text_call", f"the answer of {self._ref} ended in half a tool call"))
                 if self._calls:
-                    out += _calls(tail.calls)
+                    out += _make_call_deltas(tail.calls)
                 out.append(_correct_finish(delta, self._calls and bool(tail.calls)))
             else:
                 out.append(delta)
         return out
 
 
-def _text(text: str) -> Sequence[Delta]:
+def _make_text_deltas(text: str) -> Sequence[Delta]:
     return (TextDelta(text),) if text else ()
 
 
-def _calls(calls: "Iterable[TextCall]") -> Iterator[Delta]:
+def _make_call_deltas(calls: "Iterable[TextCall]") -> Iterator[Delta]:
     for index, call in enumerate(calls):
         yield CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)
 
@@ -335,7 +339,7 @@ The tools are, one a line, with the JSON Schema of their arguments:
 """
 
 
-def tools_text(tools: Sequence[ToolSpec]) -> str:
+def format_tools(tools: Sequence[ToolSpec]) -> str:
     """The part of the system text that describes the tools. The same tools give the same bytes (L-21)."""
     if not tools:
         return ""
@@ -347,31 +351,32 @@ def tools_text(tools: Sequence[ToolSpec]) -> str:
     properties, required = tools[0].parameters.get("properties"), tools[0].parameters.get("required")
     example: dict[str, object] = {}
     if isinstance(properties, dict) and isinstance(required, list):
-        example = {name: _sample(properties.get(name)) for name in required if isinstance(name, str)}
+        example = {name: _make_sample(properties.get(name)) for name in required if isinstance(name, str)}
     arguments = encode_json(example).decode()
     return _TOOLS_PROMPT % {"name": tools[0].name, "arguments": arguments, "tools": "\n".join(lines)}
 
 
-def _sample(schema: object) -> object:
+def _make_sample(schema: object) -> object:
     kind = schema.get("type") if isinstance(schema, dict) else None
     samples: dict[str, object] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
     return samples.get(kind, "…") if isinstance(kind, str) else "…"
 
 
-def calls_text(text: str, calls: Sequence[ToolRequest]) -> str:
+def format_calls(text: str, calls: Sequence[ToolRequest]) -> str:
     """An earlier answer of the model, with its calls as it should have written them."""
     blocks = (
-        f'<tool_call>\n{{"name": "{tool_name(call.name)}", "arguments": {json_object(call.arguments)}}}\n</tool_call>'
+        f'<tool_call>\n{{"name": "{clean_tool_name(call.name)}", '
+        f'"arguments": {ensure_json_object(call.arguments)}}}\n</tool_call>'
         for call in calls
     )
     return "\n".join((text, *blocks) if text else blocks)
 
 
-def results_text(results: Sequence[ToolResult], names: Mapping[CallKey, str]) -> str:
+def format_results(results: Sequence[ToolResult], names: Mapping[CallKey, str]) -> str:
     """Return all results of a turn as one message. The text of a result cannot end its own block."""
     blocks = []
     for result in results:
-        name, failed = tool_name(names.get(result.call, "")), "" if result.success else ' status="error"'
+        name, failed = clean_tool_name(names.get(result.call, "")), "" if result.success else ' status="error"'
         text = result.text.replace("</tool_response", "<\\/tool_response")
         blocks.append(f'<tool_response name="{name}"{failed}>\n{text}\n</tool_response>')
     return "\n".join(blocks)

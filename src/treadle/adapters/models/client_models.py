@@ -12,7 +12,7 @@ from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
-from treadle.adapters.models.registry import NAMELESS, ModelRegistry, all_offers, explain_unusable
+from treadle.adapters.models.registry import NAMELESS, ModelRegistry, explain_unusable, list_offers
 from treadle.adapters.models.wire.http import Access, Endpoint
 from treadle.errors import ConfigError, InvalidInput, ModelError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
@@ -87,7 +87,7 @@ class ClientModels:
             raise InvalidInput(f"The model {chosen_model.id!r} has a provider that is not among the providers.")
         return self.bring(session, provider, chosen_model.wire_model or chosen_model.id, token_of)
 
-    def missing(self, ref: str) -> bool:
+    def is_missing(self, ref: str) -> bool:
         """True if a program brought this model to another process, and it has not been brought to this one."""
         name = ref.partition(":")[0]
         return name.startswith(PREFIX) and name not in self._providers
@@ -98,7 +98,7 @@ class ClientModels:
         info = msgspec.structs.replace(info, provider=name, name=provider.wire_model or model)
         if provider.max_output_tokens:
             info = msgspec.structs.replace(info, max_output=provider.max_output_tokens, limit_assumed=False)
-        return _model(provider, info, _Endpoint(self._providers, name))
+        return _make_model(provider, info, _Endpoint(self._providers, name))
 
 
 class _Endpoint(Endpoint):
@@ -110,7 +110,7 @@ class _Endpoint(Endpoint):
     def __repr__(self) -> str:
         return repr(self._name)
 
-    async def access(self, request: ModelRequest) -> Access:
+    async def prepare_access(self, request: ModelRequest) -> Access:
         if self._name not in self._providers:
             message = "The provider of this chat was brought by a program; resume the session with its provider."
             raise ConfigError(message)
@@ -124,22 +124,22 @@ class _Endpoint(Endpoint):
         key_header = {"azure": "api-key", "anthropic": "x-api-key"}.get(provider.type or "", "")
         key_header = "" if provider.bearer_token or provider.has_bearer_token_provider else key_header
         headers = {"anthropic-version": "2023-06-01"} if provider.type == "anthropic" else {}
-        return Access(_base(provider), Secret(key), {**headers, **(provider.headers or {})}, key_header)
+        return Access(_normalize_base_url(provider), Secret(key), {**headers, **(provider.headers or {})}, key_header)
 
 
-def _model(provider: Provider, info: ModelInfo, endpoint: _Endpoint) -> Model:
+def _make_model(provider: Provider, info: ModelInfo, endpoint: _Endpoint) -> Model:
     if provider.type == "anthropic":
         return AnthropicMessages(info, endpoint=endpoint)
     model = (OpenAIResponses if provider.wire_api == "responses" else OpenAIChat)(info, endpoint=endpoint)
     version = provider.azure.api_version if provider.azure is not None else None
     if provider.type == "azure" and version:
         model.path = f"/openai/deployments/{info.name}{model.path}?api-version={version}"
-    elif provider.type == "azure" and not _base(provider).endswith("/openai/v1"):
+    elif provider.type == "azure" and not _normalize_base_url(provider).endswith("/openai/v1"):
         model.path = f"/openai/v1{model.path}"
     return model
 
 
-def _base(provider: Provider) -> str:
+def _normalize_base_url(provider: Provider) -> str:
     url = provider.base_url.rstrip("/")
     for path in ("/chat/completions", "/responses", "/messages"):
         url = url.removesuffix(path)
@@ -152,7 +152,7 @@ class BareNames:
     def __init__(self, models: ModelRegistry, default: str) -> None:
         self._models, self.default = models, default
 
-    def ref_of(self, name: str | None) -> str:
+    def resolve_ref(self, name: str | None) -> str:
         provider, colon, _ = (name or "").partition(":")
         if not name or name == "auto":
             if not self.default:
@@ -173,18 +173,18 @@ class BareNames:
         provider, _, name = ref.partition(":")
         return name if provider.startswith(PREFIX) or provider == self.default.partition(":")[0] else ref
 
-    def why_not(self) -> str:
+    def explain_unusable_default(self) -> str:
         """Why the default cannot be used; empty: nothing is known against it."""
         try:
-            self._models.get(self.ref_of(None))
+            self._models.get(self.resolve_ref(None))
         except ConfigError as error:
             return str(error)
         return ""
 
-    def usable(self) -> dict[str, ModelInfo]:
+    def list_usable(self) -> dict[str, ModelInfo]:
         """The models that can be used with what is at hand, by their names here, the default first."""
-        has_default = self.default and not self.why_not()
+        has_default = self.default and not self.explain_unusable_default()
         models = {self.default: self._models.get(self.default).info} if has_default else {}
-        for offer in all_offers(self._models):
+        for offer in list_offers(self._models):
             models |= {info.ref: info for info in offer.models if not explain_unusable(self._models, offer, info)}
         return {self.shorten_ref(ref): info for ref, info in models.items()}

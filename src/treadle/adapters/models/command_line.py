@@ -19,7 +19,7 @@ from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.encoder import NO_PICTURES, resolve_pictures
 from treadle.adapters.models.wire.failures import classify
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.subprocesses import Completed, Program
 from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
@@ -39,7 +39,7 @@ _RESULTS = "### Results"
 def flatten(request: ModelRequest) -> bytes:
     """The prompt, in UTF-8. It ends where the answer is to begin."""
     head = "\n\n".join(filter(None, (request.system.strip(), _HOW))).encode("utf-8", "replace")
-    return b"\n\n".join((head, *request.memo.pieces(request.entries, Conversation), f"{_ASSISTANT}\n".encode()))
+    return b"\n\n".join((head, *request.memo.encode_pieces(request.entries, Conversation), f"{_ASSISTANT}\n".encode()))
 
 
 class Conversation:
@@ -47,9 +47,9 @@ class Conversation:
         self._names: Mapping[CallKey, str] = {}
 
     def __call__(self, entry: Entry) -> bytes:
-        return "\n".join(self._lines(entry)).encode("utf-8", "replace")
+        return "\n".join(self._format_lines(entry)).encode("utf-8", "replace")
 
-    def _lines(self, entry: Entry) -> Iterator[str]:
+    def _format_lines(self, entry: Entry) -> Iterator[str]:
         match entry:
             case UserEntry():
                 yield _USER
@@ -111,14 +111,14 @@ class CommandLineModel(ModelBase):
         self._told: WeakSet[Memo] = WeakSet()  # the conversations in which the notice about missing tools was given
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        program = self._program(flatten(request))
+        program = self._make_program(flatten(request))
         reader = _OutputReader()
-        faultpoint("models.request")
+        reach_faultpoint("models.request")
         try:
-            async with aclosing(program.output()) as output:
+            async with aclosing(program.stream_output()) as output:
                 async for data in output:
                     if text := reader.feed(data):
-                        yield [*self._notices(request), TextDelta(text)]
+                        yield [*self._make_notices(request), TextDelta(text)]
                     if reader.length > OUTPUT_CAP:
                         break
         except OSError as error:
@@ -128,24 +128,24 @@ class CommandLineModel(ModelBase):
                 kind = "context_limit"
                 message = f"the conversation is longer than the arguments of {self._info.ref} may be"
             raise ModelError(kind, message) from error
-        faultpoint("models.streamed")
+        reach_faultpoint("models.streamed")
         if reader.length > OUTPUT_CAP:
             yield [FinishDelta("length")]
             return
         tail = reader.feed(b"", final=True)
         if program.ended.code or not reader.begun:
-            raise self._failure(program.ended)
+            raise self._make_error(program.ended)
         yield [*([TextDelta(tail)] if tail else []), FinishDelta("stop")]
 
-    def _notices(self, request: ModelRequest) -> list[Delta]:
+    def _make_notices(self, request: ModelRequest) -> list[Delta]:
         """Return the notices for the first output of a conversation. A program that fails gives none."""
         _, notices = self._fit_effort(request)
         if not request.tools or request.rung == "plain" or request.memo in self._told:
             return [*notices]
         self._told.add(request.memo)
-        return [*notices, self._notice("no_tools", "cannot call tools: it answers in words only")]
+        return [*notices, self._make_notice("no_tools", "cannot call tools: it answers in words only")]
 
-    def _program(self, prompt: bytes) -> Program:
+    def _make_program(self, prompt: bytes) -> Program:
         if not any(PLACE in argument for argument in self._argv):
             return Program(self._argv, self._env, prompt)
         if len(prompt) > ARGUMENT_CAP:
@@ -157,7 +157,7 @@ class CommandLineModel(ModelBase):
         text = prompt.decode().replace("\0", "")
         return Program([argument.replace(PLACE, text) for argument in self._argv], self._env, b"")
 
-    def _failure(self, completed: Completed) -> ModelError:
+    def _make_error(self, completed: Completed) -> ModelError:
         complaint = _ESCAPES.sub("", completed.errors)
         for secret in self._secrets:
             complaint = secret.redact(complaint)
@@ -202,7 +202,7 @@ class _OutputReader:
         return stripped
 
 
-def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
+def select_environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
     """The variables that every program needs, that this one needs, and that the user allows. So no key is passed by
     accident (M-13)."""
     patterns = (*_USUAL, *needed, *env.get(PASS_VARIABLE, "").replace(",", " ").split())
@@ -210,7 +210,7 @@ def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
     return {name: env[name] for name in names} | _QUIET
 
 
-def _program_info(provider: str, name: str, **limits: int) -> ModelInfo:
+def _make_program_info(provider: str, name: str, **limits: int) -> ModelInfo:
     facts: dict[str, Any] = {"temperature": None, "native_tools": False, "efforts": (), "free": True, **limits}
     return ModelInfo(provider, name, **facts)
 
@@ -233,8 +233,8 @@ def connect(name: str, context: ProviderContext) -> CommandLineModel:
     if program is None:
         instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
-    info = _program_info("command", name)
-    return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], environment(context.env))
+    info = _make_program_info("command", name)
+    return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], select_environment(context.env))
 
 
 GH_WINDOW = 8_000  # the input limit of GitHub for most models, regardless of the model's own window
@@ -253,6 +253,6 @@ def connect_gh(name: str, context: ProviderContext) -> CommandLineModel:
     program = find_program("gh", context.env)
     if program is None:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
-    info = _program_info("gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2)
-    env = environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    info = _make_program_info("gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2)
+    env = select_environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
     return CommandLineModel(context.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

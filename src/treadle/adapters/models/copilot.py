@@ -16,7 +16,7 @@ from treadle.adapters.models.keys import Secret, find_key
 from treadle.adapters.models.openai_chat.adapter import ChatOrResponses, OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http import Access, Endpoint, Http, hide_credentials, host_of
+from treadle.adapters.models.wire.http import Access, Endpoint, Http, format_host, hide_credentials
 from treadle.base.subprocesses import run_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -70,12 +70,12 @@ class CopilotEndpoint:
     def __repr__(self) -> str:
         return repr(hide_credentials(self._base_url or self._api))
 
-    async def access(self, request: ModelRequest) -> Access:
+    async def prepare_access(self, request: ModelRequest) -> Access:
         async with self._one_at_a_time:
             if self._pass is None or self._pass.until <= self._now():
                 self._pass = await self._fetch()
             current_pass = self._pass
-        headers = {**HEADERS, "X-Initiator": initiator(request)}
+        headers = {**HEADERS, "X-Initiator": choose_initiator(request)}
         if request.pictures and any(isinstance(entry, UserEntry) and entry.images for entry in request.entries):
             headers["Copilot-Vision-Request"] = "true"
         return Access(current_pass.base_url, current_pass.key, headers)
@@ -89,7 +89,7 @@ class CopilotEndpoint:
         return True
 
     async def _fetch(self) -> _Pass:
-        github, source = await self._github()
+        github, source = await self._require_github_key()
         try:
             document = await self._http.get(f"{self._api}/copilot_internal/v2/token", HEADERS, github)
         except ModelError as error:
@@ -102,15 +102,15 @@ class CopilotEndpoint:
         try:
             token = msgspec.json.decode(document, type=_Token, strict=False)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            host = host_of(self._api)
+            host = format_host(self._api)
             raise ModelError("auth", f"{host} gave no Copilot token; has the account a subscription?") from error
-        base_url = self._base_url or models_at(self._api, (token.endpoints and token.endpoints.api) or "")
+        base_url = self._base_url or choose_base_url(self._api, (token.endpoints and token.endpoints.api) or "")
         life = token.refresh_in or 0.0  # the relative lifetime comes first: clocks may be wrong
         if life <= 0:
             life = max(0.0, token.expires_at - time.time() - MARGIN_S) if token.expires_at else LIFE_S
         return _Pass(Secret(token.token), base_url, self._now() + life, exchanged=True)
 
-    async def _github(self) -> tuple[Secret, str]:
+    async def _require_github_key(self) -> tuple[Secret, str]:
         for variable in VARIABLES:
             if key := find_key(self._env, variable, keyring=variable == VARIABLES[0], home=self._home):
                 return key, variable
@@ -122,9 +122,9 @@ class CopilotEndpoint:
 def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
     """ConfigError when there is no way to a GitHub token."""
     for variable in ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL"):
-        context.address(variable)
+        context.find_address(variable)
     has_key = any(context.find_key(variable, stored=variable == VARIABLES[0]) for variable in VARIABLES)
-    if not has_key and not _gh(context.env):
+    if not has_key and not _find_gh(context.env):
         raise ConfigError(
             "copilot needs a GitHub token: set COPILOT_GITHUB_TOKEN, or install gh and run `gh auth login`"
         )
@@ -132,25 +132,25 @@ def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
 
 
 async def ask_gh(env: Mapping[str, str]) -> Secret:
-    if (gh := _gh(env)) is None:
+    if (gh := _find_gh(env)) is None:
         return Secret("")
     result = await run_program([gh, "auth", "token"], cwd=".", env=env, timeout_s=GH_S)
     return Secret(result.output if result.code == 0 else "")
 
 
-def models_at(api: str, models_url: str) -> str:
+def choose_base_url(api: str, models_url: str) -> str:
     """The address of an account's models, as told with its token. A token that came by HTTPS never leaves by HTTP."""
     open_line = models_url.startswith("http://") and api.startswith("http://")
     return models_url.rstrip("/") if open_line or models_url.startswith("https://") else BASE_URL
 
 
-def initiator(request: ModelRequest) -> str:
+def choose_initiator(request: ModelRequest) -> str:
     """Return the initiator of a request: a person's message counts against the plan, the agent's own steps do not."""
     last = request.entries[-1] if request.entries and request.purpose == "turn" else None
     return "user" if isinstance(last, UserEntry) and last.source == "person" else "agent"
 
 
-def _gh(env: Mapping[str, str]) -> str | None:
+def _find_gh(env: Mapping[str, str]) -> str | None:
     return shutil.which("gh", path=env.get("PATH", ""))
 
 
@@ -186,7 +186,7 @@ class _List(msgspec.Struct):
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    access = await context.share(make_endpoint).access(ModelRequest("", ()))
+    access = await context.share(make_endpoint).prepare_access(ModelRequest("", ()))
     document = await context.http.get(f"{access.base_url}/models", HEADERS, access.key)
     try:
         listing = msgspec.json.decode(document, type=_List, strict=False)

@@ -55,12 +55,12 @@ def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True, hom
     """The key, or an empty secret. `keyring`: look also for stored keys, in the key store and in the file of `home`."""
     value = env.get(variable, "")
     if not value and keyring:
-        value = _read_keyring(variable) or stored_access(home).keys.get(variable, "")
+        value = _read_keyring(variable) or read_stored_access(home).keys.get(variable, "")
     return Secret(value)
 
 
-def stored_access(home: Path | None) -> StoredAccess:
-    return StoredAccess() if home is None else _file(home).read()
+def read_stored_access(home: Path | None) -> StoredAccess:
+    return StoredAccess() if home is None else _make_file(home).read()
 
 
 def store_key(home: Path, variable: str, value: str) -> str:
@@ -72,12 +72,12 @@ def store_key(home: Path, variable: str, value: str) -> str:
     if in_keyring and not (home / FILE_NAME).exists():
         return KEY_STORE
 
-    def change(access: StoredAccess) -> StoredAccess:
+    def put_key(access: StoredAccess) -> StoredAccess:
         """Without an older key, which must not outlive the new one."""
         other_keys = {name: key for name, key in access.keys.items() if name != variable}
         return replace(access, keys=other_keys if in_keyring or not value else {**other_keys, variable: value})
 
-    _file(home).change(change)
+    _make_file(home).change(put_key)
     return KEY_STORE if in_keyring else str(home / FILE_NAME)
 
 
@@ -85,12 +85,12 @@ def store_server(home: Path, url: str, key: str) -> None:
     """Keep the address and the key of the server `custom`. The key of an earlier server must never go to this one: it
     is removed first, and the new one comes last."""
     store_key(home, CUSTOM_KEY, "")
-    _file(home).change(lambda access: replace(access, addresses={**access.addresses, CUSTOM_ADDRESS: url}))
+    _make_file(home).change(lambda access: replace(access, addresses={**access.addresses, CUSTOM_ADDRESS: url}))
     if key:
         store_key(home, CUSTOM_KEY, key)
 
 
-def _file(home: Path) -> HomeFile[StoredAccess]:
+def _make_file(home: Path) -> HomeFile[StoredAccess]:
     return HomeFile(home / FILE_NAME, StoredAccess)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.adapters.models.catalog.lookup import OWN_SERVERS, ModelFacts
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http import Access, host_of
+from treadle.adapters.models.wire.http import Access, format_host
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
 from treadle.protocol.options import MAX_USD
@@ -29,13 +29,15 @@ _LIMITS = ("top_provider.max_completion_tokens", "max_completion_tokens", "outpu
 _T = TypeVar("_T")
 
 
-async def list_from(context: ProviderContext, provider: str, access: Access, path: str) -> list[ModelInfo]:
+async def fetch_models(context: ProviderContext, provider: str, access: Access, path: str) -> list[ModelInfo]:
     """Ask there; every model with what is known of it and what the server tells."""
     url = access.base_url + path
     models = read_list(await context.http.get(url, access.headers, access.key, key_header=access.key_header))
     if models is None:
-        raise ModelError("bad_request", f"{host_of(url)} gave no list of models")
-    return [facts_of(item).inform(context.catalogue.look_up(provider, name)) for name, item in sorted(models.items())]
+        raise ModelError("bad_request", f"{format_host(url)} gave no list of models")
+    return [
+        parse_facts(item).inform(context.catalogue.look_up(provider, name)) for name, item in sorted(models.items())
+    ]
 
 
 async def learn_facts(context: ProviderContext, access: Access, path: str, info: ModelInfo) -> ModelInfo:
@@ -80,7 +82,7 @@ def read_facts(document: bytes, name: str) -> ModelFacts | None:
     """The facts about one model in a list of models or in the properties of a server; None if there are none."""
     models = read_list(document)
     if models is not None:
-        return facts_of(models[name]) if name in models else None
+        return parse_facts(models[name]) if name in models else None
     # llama.cpp's `/props` is about the model that it serves, under any name that a request uses.
     properties = _decode(document)
     if not isinstance(properties, dict) or not isinstance(properties.get("default_generation_settings"), dict):
@@ -105,7 +107,7 @@ def read_list(document: bytes) -> dict[str, dict[str, Any]] | None:
     return {name: item for name, item in models.items() if not _NO_CHAT.search(name)}
 
 
-def facts_of(item: dict[str, Any]) -> ModelFacts:
+def parse_facts(item: dict[str, Any]) -> ModelFacts:
     trained_window, served_window = _get(item, int, "meta", "n_ctx_train"), _get(item, int, "meta", "n_ctx")
     # A model that was made for more than is assumed of any model tells nothing about the server's window.
     is_small = trained_window is not None and trained_window < ModelInfo("", "").window

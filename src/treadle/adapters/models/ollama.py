@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.models.keys import Secret
-from treadle.adapters.models.listing import list_from
+from treadle.adapters.models.listing import fetch_models
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, without_tools
-from treadle.adapters.models.wire.failures import failure, refuses
+from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, find_output_schema
+from treadle.adapters.models.wire.failures import is_refusal_of, make_error
 from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
-from treadle.adapters.models.wire.json import decode_mended, encode_json, json_object
-from treadle.adapters.models.wire.reading import NO_INFO, AnswerReader, LineDecoder, lines_of
+from treadle.adapters.models.wire.json import decode_mended, encode_json, ensure_json_object
+from treadle.adapters.models.wire.reading import NO_INFO, AnswerReader, LineDecoder, split_lines
 from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -32,11 +32,11 @@ class OllamaConversation(ConversationEncoder):
 
     _names: Mapping[CallKey, str] = {}
 
-    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+    def _encode_user(self, text: str, images: Sequence[Picture]) -> bytes:
         image_fields = {"images": [image.data for image in images]} if images else {}
         return encode_json({"role": "user", "content": text, **image_fields})
 
-    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+    def _encode_assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Thinking goes back with calls, to the model that thought it: templates put it before them (M-10)."""
         self._names = {call.call: call.name or "unnamed" for call in entry.calls}
         message: dict[str, Any] = {"role": "assistant", "content": entry.text}
@@ -44,15 +44,15 @@ class OllamaConversation(ConversationEncoder):
             tool_calls = message["tool_calls"] = []
             for call in entry.calls:
                 # The arguments are an object, where others take its text: else the server refuses the whole request.
-                arguments = msgspec.Raw(json_object(call.arguments).encode())
+                arguments = msgspec.Raw(ensure_json_object(call.arguments).encode())
                 function = {"name": self._names[call.call], "arguments": arguments}
                 tool_calls.append({"id": ids[call.call], "function": function})
             if thinking := "".join(block.text for block in entry.thinking if block.model == self._encoder.ref):
                 message["thinking"] = thinking
         return encode_json(message)
 
-    def _result(self, result: ToolResult) -> bytes:
-        message = {"role": "tool", "content": result.text, "tool_call_id": self._id_of(result)}
+    def _encode_result(self, result: ToolResult) -> bytes:
+        message = {"role": "tool", "content": result.text, "tool_call_id": self._get_id(result)}
         if name := self._names.get(result.call):
             message["tool_name"] = name
         return encode_json(message)
@@ -61,10 +61,10 @@ class OllamaConversation(ConversationEncoder):
 class OllamaEncoder(RequestEncoder):
     conversation = OllamaConversation
 
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def _describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
         parameters = {**_fit_schema(spec.parameters), "type": "object"}
         parameters.setdefault("properties", {})
-        return super()._tool(replace(spec, parameters=parameters))
+        return super()._describe_tool(replace(spec, parameters=parameters))
 
 
 def _fit_schema(schema: Any) -> dict[str, Any]:
@@ -80,15 +80,15 @@ def _fit_schema(schema: Any) -> dict[str, Any]:
     return fitted
 
 
-def _strings(value: Any) -> bool:
+def _is_string_list(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 _WORDS: dict[str, Callable[[Any], bool]] = {
-    "type": lambda value: isinstance(value, str) or _strings(value),
+    "type": lambda value: isinstance(value, str) or _is_string_list(value),
     "description": lambda value: isinstance(value, str),
     "enum": lambda value: isinstance(value, list | tuple),
-    "required": _strings,
+    "required": _is_string_list,
     "anyOf": lambda value: isinstance(value, list | tuple),
     "properties": lambda value: isinstance(value, dict),
 }
@@ -141,14 +141,14 @@ class OllamaReader(AnswerReader):
         if not self.done and (line := self._lines.end()):
             self._read_lines(line)
         if self._stranger and not self._is_whole() and not self._has_answer:
-            raise self._no_document(self._stranger)
+            raise self._make_document_error(self._stranger)
 
     def _read_lines(self, lines: bytes) -> None:
         say = self.say
         try:
             parts: Iterable[_Part] = _decoder.decode_lines(lines)  # all at once, which costs less
         except _TROUBLE:
-            parts = self._one_by_one(lines)
+            parts = self._decode_lines(lines)
         for part in parts:
             message = part.message
             # First, because nearly all are nothing but text.
@@ -161,19 +161,19 @@ class OllamaReader(AnswerReader):
             if message is None:
                 self._stranger = self._stranger or lines.strip()
 
-    def _one_by_one(self, lines: bytes) -> Iterator[_Part]:
-        for line in lines_of(lines):
+    def _decode_lines(self, lines: bytes) -> Iterator[_Part]:
+        for line in split_lines(lines):
             try:
                 yield _decoder.decode(line)
             except _TROUBLE:
                 mended = decode_mended(line, _Part)  # its fields may have other types than they should
                 if mended is None:
-                    raise self._no_document(line) from None
+                    raise self._make_document_error(line) from None
                 yield mended
 
     def _take(self, part: _Part) -> None:
         if part.error:
-            raise failure(self._where, 200, msgspec.json.encode({"error": part.error}))
+            raise make_error(self._where, 200, msgspec.json.encode({"error": part.error}))
         message = part.message or _OllamaMessage()
         if message.thinking:
             self.think(message.thinking)
@@ -181,7 +181,7 @@ class OllamaReader(AnswerReader):
             self.say(message.content)
         for call in message.tool_calls or ():
             function = call.function or call
-            self._begin_call(call.id, function.name, _arguments(function.arguments))
+            self._begin_call(call.id, function.name, _decode_arguments(function.arguments))
         if not part.done:
             return
         self._identify(None, part.model)
@@ -196,7 +196,7 @@ class OllamaReader(AnswerReader):
             self.count(Usage(part.prompt_eval_count, part.eval_count or 0))
 
 
-def _arguments(raw: msgspec.Raw) -> str:
+def _decode_arguments(raw: msgspec.Raw) -> str:
     """The text of the object. Some servers send that text as a string, as others do in other protocols."""
     text = bytes(raw).decode("utf-8", "replace").strip()
     if text.startswith('"'):
@@ -267,7 +267,7 @@ _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]@\s?#]*)(?::(?
 _BARE_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
-def base_url(address: str) -> str:
+def parse_base_url(address: str) -> str:
     """ConfigError when it is no address."""
     address = address.strip()
     scheme, separator, remaining = address.partition("://")
@@ -284,7 +284,7 @@ def base_url(address: str) -> str:
     return f"{scheme}://{_EVERYWHERE.get(host, host)}:{port}/{path}".rstrip("/")
 
 
-BASE_URL = base_url("")
+BASE_URL = parse_base_url("")
 SHOWN_CAP = 16 * 1024 * 1024  # how much is read of what the server tells of a model
 
 Think = bool | Literal["low", "medium", "high", "max"]
@@ -357,12 +357,12 @@ class OllamaChat(HttpModel):
             raise
         return read_shown(bytes(document))
 
-    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+    def _build_parameters(self, request: ModelRequest) -> dict[str, Any]:
         info, served_model = self._info, self.served_model or ServedModel()
         options = {
             "num_ctx": min(request.window, served_model.window or request.window) or info.window,
             "num_predict": request.max_tokens or info.output_limit or None,
-            "temperature": self._temperature(request),
+            "temperature": self._choose_temperature(request),
         }
         # A request that exceeds the window must fail, so that the chat is compacted (L-19): by default the server would
         # silently drop the beginning of the conversation.
@@ -371,11 +371,13 @@ class OllamaChat(HttpModel):
         if request.effort:
             think = _LEVELS[request.effort] if self._has_levels else request.effort != "none"
         params: dict[str, Any] = {"stream": True, "truncate": False, "shift": False}
-        params |= {"think": think if can_think is not False else None, "format": without_tools(request)}
+        params |= {"think": think if can_think is not False else None, "format": find_output_schema(request)}
         return {"model": info.name, **self._select_parameters(params), "options": self._select_parameters(options)}
 
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
-        return self._drop("think") if "think" in sent_params and refuses(error, "think", "think(?:ing)?") else None
+        return (
+            self._drop("think") if "think" in sent_params and is_refusal_of(error, "think", "think(?:ing)?") else None
+        )
 
     def _explain_error(self, error: ModelError, *, has_output: bool = False) -> ModelError:
         kind, error_text = error.kind, str(error)
@@ -392,14 +394,14 @@ class OllamaChat(HttpModel):
         return ModelError(kind, error_text, status=error.status, retry_after=wait, unreachable=error.unreachable)
 
 
-def _access(context: ProviderContext) -> tuple[Secret, str]:
-    url = base_url(context.env.get(VARIABLE, ""))
+def _read_access(context: ProviderContext) -> tuple[Secret, str]:
+    url = parse_base_url(context.env.get(VARIABLE, ""))
     # The key store is asked for Ollama's own address only: its key must not go to another host.
     return context.find_key("OLLAMA_API_KEY", stored=f"//{CLOUD}:" in url), url
 
 
 def connect(name: str, context: ProviderContext) -> OllamaChat:
-    key, url = _access(context)
+    key, url = _read_access(context)
     think_setting = context.env.get(THINK_VARIABLE, "").strip().lower()
     if think_setting not in _THINK:
         raise ConfigError(f"{THINK_VARIABLE} is {think_setting!r}; it must be one of {', '.join(filter(None, _THINK))}")
@@ -408,5 +410,5 @@ def connect(name: str, context: ProviderContext) -> OllamaChat:
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    key, url = _access(context)
-    return await list_from(context, "ollama", Access(url, key), "/api/tags")
+    key, url = _read_access(context)
+    return await fetch_models(context, "ollama", Access(url, key), "/api/tags")

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Unpack
 
 import msgspec
 
-from treadle.adapters.models.listing import list_from
+from treadle.adapters.models.listing import fetch_models
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.thinking import SignedBlock, lay_out, seal
-from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, json_schema_format
-from treadle.adapters.models.wire.failures import failure, refuses
+from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, build_schema_format
+from treadle.adapters.models.wire.failures import is_refusal_of, make_error
 from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
-from treadle.adapters.models.wire.json import decode_tolerantly, encode_json, json_object, tool_name
-from treadle.adapters.models.wire.reading import NO_INFO, EventReader, UsageDetails, price_with_writes
+from treadle.adapters.models.wire.json import clean_tool_name, decode_tolerantly, encode_json, ensure_json_object
+from treadle.adapters.models.wire.reading import NO_INFO, EventReader, UsageDetails, add_write_cost
 from treadle.base.types import CallKey
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -34,14 +34,16 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 class ResponsesConversation(ConversationEncoder):
     """Each entry is one or more items."""
 
-    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+    def _encode_user(self, text: str, images: Sequence[Picture]) -> bytes:
         text_parts = [{"type": "input_text", "text": text}] if text or not images else []
-        return _message("user", [*text_parts, *({"type": "input_image", "image_url": image.url} for image in images)])
+        return _encode_message(
+            "user", [*text_parts, *({"type": "input_image", "image_url": image.url} for image in images)]
+        )
 
-    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
-        return b",".join(self._items(entry, ids))
+    def _encode_assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+        return b",".join(self._encode_items(entry, ids))
 
-    def _items(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
+    def _encode_items(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         parts = [*lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._unseal_thinking(entry)])]
         head = b""
         messages = sum(isinstance(part, bytes) and part.startswith(_HEAD) for part in parts)
@@ -57,37 +59,37 @@ class ResponsesConversation(ConversationEncoder):
                         content = encode_json([{"type": "output_text", "text": text, "annotations": []}])
                         yield head[:-1] + b',"content":' + content + b"}"
                     else:
-                        yield _message("assistant", text)
+                        yield _encode_message("assistant", text)
                     head = b""
                 case int():
                     head, call = b"", entry.calls[part]
-                    name, arguments = tool_name(call.name, LONGEST_NAME), json_object(call.arguments)
+                    name, arguments = clean_tool_name(call.name, LONGEST_NAME), ensure_json_object(call.arguments)
                     item = {"type": "function_call", "call_id": ids[call.call], "name": name, "arguments": arguments}
                     yield encode_json(item)
 
-    def _result(self, result: ToolResult) -> bytes:
-        return encode_json({"type": "function_call_output", "call_id": self._id_of(result), "output": result.text})
+    def _encode_result(self, result: ToolResult) -> bytes:
+        return encode_json({"type": "function_call_output", "call_id": self._get_id(result), "output": result.text})
 
 
 class ResponsesEncoder(RequestEncoder):
     conversation = ResponsesConversation
     ids = _ID
 
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+    def encode_body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         parts = [encode_json(parameters)[:-1]]
         if request.system.strip():
             parts.append(b',"instructions":' + encode_json(request.system))
         if request.tools:
-            tools = self._encoded_tools(request.tools)
+            tools = self._get_encoded_tools(request.tools)
             parts += (b',"tools":', tools, b',"tool_choice":"auto","parallel_tool_calls":true')
-        return b"".join((*parts, b',"input":[', b",".join(self._pieces(request)), b"]}"))
+        return b"".join((*parts, b',"input":[', b",".join(self._encode_entries(request)), b"]}"))
 
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def _describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
         """Not strict: strict schemas must name every property as required, which those of tools do not."""
-        return {"type": "function", **super()._tool(spec)["function"], "strict": False}
+        return {"type": "function", **super()._describe_tool(spec)["function"], "strict": False}
 
 
-def _message(role: str, content: str | Sequence[dict[str, str]]) -> bytes:
+def _encode_message(role: str, content: str | Sequence[dict[str, str]]) -> bytes:
     """A message without an id. That of an assistant is plain text: parts are for messages with id and status."""
     return encode_json({"type": "message", "role": role, "content": content})
 
@@ -150,20 +152,20 @@ _item_decoder = msgspec.json.Decoder(Item)
 _document_decoder = msgspec.json.Decoder(ResponseDocument)
 
 
-def text_of(parts: list[TextPart] | None, between: str = "") -> str:
+def join_texts(parts: list[TextPart] | None, between: str = "") -> str:
     return between.join(text for part in parts or () if (text := part.text or part.refusal))
 
 
-def arguments_of(item: Item) -> str:
+def get_arguments(item: Item) -> str:
     is_object = isinstance(item.arguments, dict)  # so some servers send them
     return msgspec.json.encode(item.arguments).decode() if is_object else str(item.arguments or "")
 
 
-def usage_of(usage: _Usage, info: ModelInfo) -> Usage:
+def compute_usage(usage: _Usage, info: ModelInfo) -> Usage:
     read, written = usage.input_tokens_details or UsageDetails(), usage.output_tokens_details or UsageDetails()
     cached, reasoning = read.cached_tokens or 0, written.reasoning_tokens or 0
     counts = Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached, reasoning)
-    return price_with_writes(counts, read.cache_write_tokens or 0, info)
+    return add_write_cost(counts, read.cache_write_tokens or 0, info)
 
 
 _THOUGHTS = frozenset(
@@ -196,7 +198,7 @@ class ResponsesReader(EventReader):
         return self.finish_reason is not None or (self.done and all(call.closed for call in self._told))
 
     def _read(self, chunk: bytes) -> None:
-        for event in self._split(chunk):
+        for event in self._split_events(chunk):
             data = event.data
             if data.startswith("[DONE]"):
                 self.done = True
@@ -204,12 +206,12 @@ class ResponsesReader(EventReader):
                 continue
             part = decode_tolerantly(data, _event_decoder)
             if part is None:
-                raise self._nonsense(data)
+                raise self._make_nonsense_error(data)
             kind = part.type or event.event
             if kind == "response.output_text.delta" and part.delta is not None:  # first, because nearly all are
-                self._say(_label(part), part.delta)
+                self._say(_get_label(part), part.delta)
             elif kind == "error" or (not kind.startswith("response.") and _is_error(part)):
-                raise failure(self._where, 200, data.encode("utf-8", "replace"))
+                raise make_error(self._where, 200, data.encode("utf-8", "replace"))
             else:
                 self._take(kind, part)
 
@@ -217,14 +219,14 @@ class ResponsesReader(EventReader):
         """A server that does not stream sends the answer as a whole."""
         response = decode_tolerantly(document, _document_decoder)
         if response is None or response.output is None:
-            raise self._no_document(document)
+            raise self._make_document_error(document)
         self._finish(response)
 
     def _take(self, kind: str, event: StreamEvent) -> None:
         if kind == "response.function_call_arguments.delta":
-            self._argue(self._call_of(event), event.delta)
+            self._argue(self._require_call(event), event.delta)
         elif kind == "response.function_call_arguments.done":
-            self._settle(self._call_of(event), event.arguments or "")
+            self._settle(self._require_call(event), event.arguments or "")
         elif kind in _THOUGHTS:
             text = event.delta or ""
             if self._thought and event.summary_index != self._thought_part:
@@ -233,15 +235,15 @@ class ResponsesReader(EventReader):
             self._thought.append(text)
             self.think(text)
         elif kind == "response.refusal.delta":
-            self._say(_label(event), event.delta or "")
+            self._say(_get_label(event), event.delta or "")
             self._refused = True
         elif kind == "response.output_item.added":
             item = decode_tolerantly(event.item, _item_decoder) or Item()
             if item.type == "function_call":
-                self._begin(_label(event, item), item)
+                self._begin(_get_label(event, item), item)
         elif kind == "response.output_item.done":
             item = decode_tolerantly(event.item, _item_decoder) or Item()
-            self._item(_label(event, item), item, event.item)
+            self._take_item(_get_label(event, item), item, event.item)
         elif kind in _ENDS:
             response = decode_tolerantly(event.response, _document_decoder) or ResponseDocument()
             self._finish(response, kind.removeprefix("response."))
@@ -260,8 +262,8 @@ class ResponsesReader(EventReader):
         self._begin_call(item.call_id, item.name)
         return call
 
-    def _call_of(self, event: StreamEvent) -> _CallInProgress:
-        label = _label(event)
+    def _require_call(self, event: StreamEvent) -> _CallInProgress:
+        label = _get_label(event)
         call = self._open.get(label) or (self._told[-1] if label == "" and self._told else None)
         if call is None:
             raise ModelError("cut_stream", f"{self._where} sent arguments of a call that it did not announce")
@@ -279,25 +281,25 @@ class ResponsesReader(EventReader):
         call.closed = True
         if arguments.startswith(received):
             self._argue(call, arguments[len(received) :])
-        elif arguments and json_object(received) != received:
+        elif arguments and ensure_json_object(received) != received:
             raise ModelError("cut_stream", f"{self._where} told the arguments of a call in two ways")
 
-    def _item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
+    def _take_item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
         """Process a complete item: take from it the content that its pieces did not have."""
         if item.type == "function_call":
             call = self._open.get(label)
             if call is None:
                 # An item without a label of its own may repeat a call: none may run twice for being told twice.
                 call = self._by_id.get(item.call_id or "")
-                if call is None or (call.closed and "".join(call.pieces) != arguments_of(item)):
+                if call is None or (call.closed and "".join(call.pieces) != get_arguments(item)):
                     call = self._begin(label, item)
             if not call.named and item.name:
                 call.named = True
                 self.put(CallDelta(None, call.position, item.name))
-            self._settle(call, arguments_of(item))
+            self._settle(call, get_arguments(item))
             self._open.pop(label, None)
         elif item.type == "message":
-            if label not in self._spoken and (text := text_of(item.content)):
+            if label not in self._spoken and (text := join_texts(item.content)):
                 self._say(label, text)
             self._refused = self._refused or any(part.refusal for part in item.content or ())
             start = self._spoken.pop(label, None)
@@ -308,18 +310,18 @@ class ResponsesReader(EventReader):
                 head |= {"phase": item.phase} if item.phase else {}
                 self._put_block(thinking, encode_json(head), start, self._calls)
         elif item.type == "reasoning":
-            text = text_of(item.summary, "\n\n") or text_of(item.content) or "".join(self._thought)
+            text = join_texts(item.summary, "\n\n") or join_texts(item.content) or "".join(self._thought)
             self._thought, self._thought_part = [], None
             if text or item.encrypted_content:
                 self._blocks += 1
                 # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
-                returns = item.encrypted_content or text_of(item.content)
+                returns = item.encrypted_content or join_texts(item.content)
                 opaque = seal(SignedBlock(bytes(raw), self.text_length, self._calls)) if returns else ""
                 self.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, response: ResponseDocument, kind: str = "") -> None:
         self._identify(response.id, response.model)
-        usage = None if response.usage is None else usage_of(response.usage, self._info)
+        usage = None if response.usage is None else compute_usage(response.usage, self._info)
         if usage is not None:
             self.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else response.status
@@ -328,7 +330,7 @@ class ResponsesReader(EventReader):
         if status in ("failed", "cancelled"):
             has_error = _is_error(response)
             error_json = bytes(response.error) if has_error else b'{"message":"the answer was %b"}' % status.encode()
-            raise failure(self._where, 200, b'{"error":%b}' % error_json)
+            raise make_error(self._where, 200, b'{"error":%b}' % error_json)
         # Take from the whole answer the kinds of items of which nothing was told before.
         received_kinds = {
             "message": bool(self.text_length),
@@ -338,7 +340,7 @@ class ResponsesReader(EventReader):
         for number, raw in enumerate(response.output or ()):
             item = decode_tolerantly(raw, _item_decoder) or Item()
             if not received_kinds.get(item.type, True):
-                self._item(f"output {number}", item, raw)
+                self._take_item(f"output {number}", item, raw)
         reason = response.incomplete_details.reason if response.incomplete_details else None
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
@@ -351,7 +353,7 @@ class ResponsesReader(EventReader):
         self.done = True
 
 
-def _label(event: StreamEvent, item: Item | None = None) -> int | str:
+def _get_label(event: StreamEvent, item: Item | None = None) -> int | str:
     """Return the key that identifies an item of an answer. Ids come second: some servers give one item several."""
     if event.output_index is not None:
         return event.output_index
@@ -387,9 +389,9 @@ class OpenAIResponses(HttpModel):
         self._effort = effort
         self._encoder = ResponsesEncoder(info.ref)
 
-    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+    def _build_parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.output_limit
-        shape = json_schema_format(request)
+        shape = build_schema_format(request)
         level = request.effort or self._effort
         effort = {"effort": level} if level else {}
         params = {
@@ -398,7 +400,7 @@ class OpenAIResponses(HttpModel):
             # Without these words, what a model thought is lost with its answer, and must be thought again.
             "include": ["reasoning.encrypted_content"] if self._include else None,
             "reasoning": {**effort, "summary": "auto"} if self._thinking or effort else None,
-            "temperature": self._temperature(request),
+            "temperature": self._choose_temperature(request),
             "text": {"format": {"type": "json_schema", **shape}} if shape is not None else None,
             "max_output_tokens": max(limit, LEAST_OUTPUT) if limit else None,
         }
@@ -406,21 +408,21 @@ class OpenAIResponses(HttpModel):
 
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """Earlier reasoning that is refused is left out in this conversation (M-10)."""
-        name = next((name for name in _DROPPABLE if name in sent_params and refuses(error, name)), None)
+        name = next((name for name in _DROPPABLE if name in sent_params and is_refusal_of(error, name)), None)
         about_items = error.status in (400, 404, 422) and _ABOUT_ITEMS.search(str(error))
         if about_items and name != "include" and self._encoder.drop_thinking(request):
-            return self._notice("thinking_dropped", "refuses earlier reasoning; it goes on without it")
+            return self._make_notice("thinking_dropped", "refuses earlier reasoning; it goes on without it")
         return None if name is None else self._drop(name)
 
 
 def connect(name: str, context: ProviderContext) -> OpenAIResponses:
-    key, url = context.access(f"openai-responses:{name}", BASE_URL)
+    key, url = context.require_access(f"openai-responses:{name}", BASE_URL)
     info = context.catalogue.look_up("openai-responses", name)
     return OpenAIResponses(info, base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
     """List the models that the server offers; both of its protocols share one list."""
-    key, url = context.access(provider, BASE_URL)
+    key, url = context.require_access(provider, BASE_URL)
     base_url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
-    return await list_from(context, provider, Access(base_url, key), "/models")
+    return await fetch_models(context, provider, Access(base_url, key), "/models")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.adapters.models.catalog.lookup import Catalogue, ServerFacts
-from treadle.adapters.models.keys import Secret, find_key, stored_access
+from treadle.adapters.models.keys import Secret, find_key, read_stored_access
 from treadle.adapters.models.providers import VARIABLES
 from treadle.errors import ConfigError
 
@@ -34,9 +34,9 @@ class ProviderContext:
             self._http = Http()
         return self._http
 
-    def address(self, variable: str) -> str:
+    def find_address(self, variable: str) -> str:
         """The base URL in an environment variable, else the one that a person entered, or nothing."""
-        url = self.env.get(variable, "").strip() or stored_access(self.home).addresses.get(variable, "")
+        url = self.env.get(variable, "").strip() or read_stored_access(self.home).addresses.get(variable, "")
         if url and not url.startswith(("http://", "https://")):
             raise ConfigError(f"{variable} is {url!r}; it must begin with http:// or https://")
         return url
@@ -45,11 +45,11 @@ class ProviderContext:
         """A key from the environment, or a `stored` one."""
         return find_key(self.env, variable, keyring=stored, home=self.home)
 
-    def access(self, ref: str, base_url: str = "") -> tuple[Secret, str]:
+    def require_access(self, ref: str, base_url: str = "") -> tuple[Secret, str]:
         """A key and an address, of which one must be set. A stored key must not go to another host."""
         keys, (url_variable, *_) = VARIABLES[ref.partition(":")[0]]
         key_variable = next((variable for variable in keys if self.env.get(variable)), keys[0])
-        url = self.address(url_variable)
+        url = self.find_address(url_variable)
         key = self.find_key(key_variable, stored=not url)
         if not key and not url:
             raise ConfigError(f"{ref} needs a key: set {key_variable}, or {url_variable} for a server that needs none")

@@ -62,11 +62,11 @@ class Variables(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-def key_variable(server: str) -> str:
+def name_key_variable(server: str) -> str:
     return f"{server.upper()}_API_KEY"
 
 
-def address_variable(server: str) -> str:
+def name_address_variable(server: str) -> str:
     return f"{server.upper()}_BASE_URL"
 
 
@@ -85,7 +85,7 @@ VARIABLES: Mapping[str, Variables] = {  # by provider; every one has a row
     "recorded": Variables(),
     "scripted": Variables(),
     "vertex": Variables(("GOOGLE_ACCESS_TOKEN",), ("GOOGLE_VERTEX_BASE_URL",)),
-} | {name: Variables((key_variable(name),), (address_variable(name),)) for name in SERVERS}
+} | {name: Variables((name_key_variable(name),), (name_address_variable(name),)) for name in SERVERS}
 
 KEYS = tuple(sorted({key for row in VARIABLES.values() for key in row.keys}))
 ADDRESSES = tuple(sorted({address for row in VARIABLES.values() for address in row.addresses}))
@@ -102,7 +102,7 @@ def preload_tls(model: str, env: Mapping[str, str]) -> None:
 
         def load_tls() -> None:
             with suppress(Exception):  # the first use raises the same error and can explain it
-                import_module("treadle.base.http.connection").tls_context()
+                import_module("treadle.base.http.connection").get_tls_context()
 
         # No daemon: at the end of the process it would be in the middle of OpenSSL while that is taken down.
         Thread(target=load_tls, name="treadle-preload").start()
@@ -126,7 +126,7 @@ PROVIDER_NAMES: Mapping[str, str] = {
 }
 
 
-def recipient(ref: str, env: Mapping[str, str]) -> str:
+def describe_recipient(ref: str, env: Mapping[str, str]) -> str:
     """Empty if nothing leaves this machine, or if the provider is unknown because a program brought it."""
     provider = ref.partition(":")[0]
     if provider in _HERE or provider not in VARIABLES:
@@ -135,12 +135,12 @@ def recipient(ref: str, env: Mapping[str, str]) -> str:
         return f"the program behind {ref}"
     address = next((env[key] for key in reversed(VARIABLES[provider].addresses) if env.get(key, "").strip()), "")
     if address:
-        return "" if is_loopback(address) else f"the server {_host(address)}"
+        return "" if is_loopback(address) else f"the server {_parse_host(address)}"
     at_home = is_loopback(SERVERS[provider].base_url) if provider in SERVERS else provider == "ollama"
     return "" if at_home else PROVIDER_NAMES[provider]
 
 
-def _host(address: str) -> str:
+def _parse_host(address: str) -> str:
     from urllib.parse import urlsplit
 
     text = address.strip()
@@ -151,7 +151,7 @@ def is_loopback(address: str) -> bool:
     """True if a base URL or `host:port` points to this machine."""
     from ipaddress import ip_address
 
-    host = _host(address)
+    host = _parse_host(address)
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

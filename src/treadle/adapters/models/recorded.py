@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol import deltas as d
@@ -39,7 +39,7 @@ class _Take(msgspec.Struct, frozen=True, omit_defaults=True):
 _takes = msgspec.json.Decoder(_Take)
 
 
-def request_digest(request: ModelRequest) -> str:
+def compute_request_digest(request: ModelRequest) -> str:
     """Return a hash of the parts of a request that the model sees, without the positions in the log."""
     entries = [(entry.text, entry.images) if isinstance(entry, UserEntry) else entry for entry in request.entries]
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
@@ -71,8 +71,8 @@ class RecordingModel:
             raise
         finally:
             if error is not None or (reads and reads[-1] and reads[-1][-1][0] == "finish"):
-                take = _Take(request_digest(request), self.info, reads, error)
-                faultpoint("models.record")
+                take = _Take(compute_request_digest(request), self.info, reads, error)
+                reach_faultpoint("models.record")
                 with self._path.open("ab") as tape:
                     tape.write(msgspec.json.encode(take) + b"\n")
 
@@ -107,7 +107,7 @@ class RecordedModel(ModelBase):
             raise ScriptError(f"{unplayed} recorded answers of {self._path} were never asked for")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[d.Delta]]:
-        key = request_digest(request)
+        key = compute_request_digest(request)
         takes = self._takes.get(key)
         if takes is None:
             raise ScriptError(f"{self._path} has no answer to this request; record it again")

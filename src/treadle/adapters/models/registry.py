@@ -100,9 +100,9 @@ class ModelRegistry:
         """The models of a provider that were used lately and of which its server told something."""
         if provider not in SERVERS:
             return []
-        from treadle.adapters.models.openai_chat.adapter import used_models_of
+        from treadle.adapters.models.openai_chat.adapter import list_used_models_of
 
-        return used_models_of(provider, self._context)
+        return list_used_models_of(provider, self._context)
 
     async def ask(self, provider: str) -> list[ModelInfo] | None:
         """The models that a provider's server says it has; None when it cannot be asked. Fails as a call would."""
@@ -142,13 +142,13 @@ class ProviderModels(msgspec.Struct):
     has_answered: bool = False  # True if its server answered just now
 
 
-def all_offers(registry: ModelRegistry) -> list[ProviderModels]:
-    return [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
+def list_offers(registry: ModelRegistry) -> list[ProviderModels]:
+    return [_make_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
 
 
-def _offer(registry: ModelRegistry, provider: str) -> ProviderModels:
+def _make_offer(registry: ModelRegistry, provider: str) -> ProviderModels:
     catalogue = registry.catalogue
-    infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
+    infos = [catalogue.look_up(provider, name) for name in catalogue.list_names(provider)]
     known_names = {info.name for info in infos}
     infos += [info for info in registry.list_used_models(provider) if info.name not in known_names]
     if provider == _LOCAL:  # each is here or not, which `explain_unusable` tells
@@ -156,10 +156,10 @@ def _offer(registry: ModelRegistry, provider: str) -> ProviderModels:
 
         infos = [info for info in infos if info.name not in KNOWN]
         return ProviderModels(provider, [catalogue.adjust(weights.info) for weights in KNOWN.values()] + infos)
-    return ProviderModels(provider, infos, _why_not(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
+    return ProviderModels(provider, infos, _find_obstacle(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
 
 
-def _why_not(registry: ModelRegistry, ref: str) -> str:
+def _find_obstacle(registry: ModelRegistry, ref: str) -> str:
     """Return the reason why a model cannot be used, in the words of its adapter. Empty if it can be used."""
     provider = ref.partition(":")[0]
     try:
@@ -172,22 +172,24 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
 
 def explain_unusable(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> str:
     """Why this one model cannot be used. Models on this machine are there one by one."""
-    return offer.unusable_reason or (_why_not(registry, info.ref) if offer.provider == _LOCAL else "")
+    return offer.unusable_reason or (_find_obstacle(registry, info.ref) if offer.provider == _LOCAL else "")
 
 
-def usable_refs(models: Models) -> list[str]:
+def list_usable_refs(models: Models) -> list[str]:
     if not isinstance(models, ModelRegistry):
         return []
-    return [info.ref for each in all_offers(models) for info in each.models if not explain_unusable(models, each, info)]
+    return [
+        info.ref for each in list_offers(models) for info in each.models if not explain_unusable(models, each, info)
+    ]
 
 
-def model_state(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> State:
+def get_model_state(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> State:
     if explain_unusable(registry, offer, info):
         return "missing"
-    return "ready" if offer.provider == _LOCAL else provider_state(registry, offer)
+    return "ready" if offer.provider == _LOCAL else get_provider_state(registry, offer)
 
 
-def provider_state(registry: ModelRegistry, offer: ProviderModels) -> State:
+def get_provider_state(registry: ModelRegistry, offer: ProviderModels) -> State:
     if offer.provider == _LOCAL:
         return "ready" if any(not explain_unusable(registry, offer, info) for info in offer.models) else "missing"
     if offer.unusable_reason or offer.failure:

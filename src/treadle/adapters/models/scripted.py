@@ -86,7 +86,7 @@ class Turn(msgspec.Struct, frozen=True):
 Step = Turn | Part | Sequence[Part] | str  # bare parts are a turn of their own; a bare text is one that says it
 
 
-def turns_of(steps: Iterable[Step]) -> tuple[Turn, ...]:
+def build_turns(steps: Iterable[Step]) -> tuple[Turn, ...]:
     """The turns that a list of steps means. A bare Delay or Fail is no answer: it opens the turn that follows."""
     turns: list[Turn] = []
     opening: list[Part] = []
@@ -168,11 +168,13 @@ def read_script(path: str | Path) -> Script:
     model, fields = file.model, msgspec.structs.asdict(file.model)
     model_fields = {name: fields[name] for name in fields.keys() & set(ModelInfo.__struct_fields__)}
     info = ModelInfo("scripted", str(path), free=True, **model_fields)
-    turns = tuple(_turn(turn, model) for turn in file.turn)
-    return Script(turns, {side_turn.purpose: _turn(side_turn, model) for side_turn in file.other}, model.follow, info)
+    turns = tuple(_build_turn(turn, model) for turn in file.turn)
+    return Script(
+        turns, {side_turn.purpose: _build_turn(side_turn, model) for side_turn in file.other}, model.follow, info
+    )
 
 
-def _turn(turn: _Turn, model: _Model) -> Turn:
+def _build_turn(turn: _Turn, model: _Model) -> Turn:
     parts: list[Part] = [Delay(turn.wait_s)] if turn.wait_s else []
     parts += [Think(turn.think)] if turn.think else []
     parts += [Say(turn.text)] if turn.text else []
@@ -210,8 +212,8 @@ class ScriptedModel(ModelBase):
         if isinstance(steps, Script):
             self.script = steps
         else:
-            sides = {key: turns_of([turn])[0] for key, turn in (side_answers or {}).items()}
-            self.script = Script(turns_of(steps), sides, follow, info or Script(()).info)
+            sides = {key: build_turns([turn])[0] for key, turn in (side_answers or {}).items()}
+            self.script = Script(build_turns(steps), sides, follow, info or Script(()).info)
         super().__init__(self.script.info)
         self._sleep = sleep
         self._next = 0  # one more than the highest turn that was asked for
@@ -254,7 +256,7 @@ class ScriptedModel(ModelBase):
                     finish = ""
                     yield [part]
                 case _:
-                    for delta in _deltas(part, turn.chunk, turn_key, calls):
+                    for delta in _make_deltas(part, turn.chunk, turn_key, calls):
                         yield [delta]
                         if turn.delay_s:
                             await self._sleep(turn.delay_s)
@@ -283,27 +285,27 @@ class ScriptedModel(ModelBase):
         return position, self.script.turns[position]
 
 
-def _deltas(part: Part, chunk: int, turn_key: int | str, number: int) -> Iterable[Delta]:
+def _make_deltas(part: Part, chunk: int, turn_key: int | str, number: int) -> Iterable[Delta]:
     """Return the deltas of a part; `number` is its index among the calls of the turn."""
     match part:
         case Say(text=text):
-            return map(TextDelta, _pieces(text, chunk))
+            return map(TextDelta, _split_text(text, chunk))
         case Think(text=text):
-            return map(ThinkingDelta, _pieces(text, chunk))
+            return map(ThinkingDelta, _split_text(text, chunk))
         case ReportUsage(usage=usage):
             return (UsageDelta(usage),)
         case Call(raw=raw):
-            return _deltas(raw, chunk, turn_key, number)
+            return _make_deltas(raw, chunk, turn_key, number)
         case RawCall(name=name, arguments=arguments, id=id):
             first = CallDelta(id or f"call_{turn_key}_{number}", number, name)
-            return (first, *(CallDelta(index=number, arguments=piece) for piece in _pieces(arguments, chunk)))
+            return (first, *(CallDelta(index=number, arguments=piece) for piece in _split_text(arguments, chunk)))
         case Delay() | Fail() | Hang() | Finish():
             return ()
         case _:
             return (part,)
 
 
-def _pieces(text: str, size: int) -> list[str]:
+def _split_text(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)] if size else [text]
 
 

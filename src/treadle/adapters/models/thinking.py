@@ -121,7 +121,11 @@ class TextThinking:
                     self._come += len(text)
                     text, self._held = self._held + text, ""
                     while text and self._watching:
-                        text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
+                        text = (
+                            self._read_opening(text)
+                            if self._stretch is None
+                            else self._read_inside(self._stretch, text)
+                        )
                     continue
                 case ThinkingDelta(text=text) if self._watching:
                     self._native.append(text)
@@ -156,7 +160,7 @@ class TextThinking:
             self._say(text)
         return ""
 
-    def _inside(self, stretch: "_Stretch", text: str) -> str:
+    def _read_inside(self, stretch: "_Stretch", text: str) -> str:
         """In the middle of thinking; gives back what is left to be read."""
         end = text.find(stretch.closer)
         if end < 0:

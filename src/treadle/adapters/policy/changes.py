@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from treadle.adapters.policy import rules, sensitive_files
 from treadle.adapters.policy.sensitive_files import OWN_PATTERN, PINS, Sensitive
-from treadle.adapters.policy.shell.model import Finding, Part, worst
-from treadle.base.inert import printable
-from treadle.chat.carried_variables import unknown_variables
-from treadle.chat.change_rules import left_out
-from treadle.diff.changes import cache_of, count, in_git, is_folder
+from treadle.adapters.policy.shell.model import Finding, Part, select_worst
+from treadle.base.inert import escape_unprintable
+from treadle.chat.carried_variables import select_unknown_variables
+from treadle.chat.change_rules import explain_left_out
+from treadle.diff.changes import count, get_cache, is_folder, is_in_git
 from treadle.ports.toolset import Invocation
 from treadle.protocol.files import FileChange, FileState, decode_path
 from treadle.protocol.options import ChatOptions
@@ -57,53 +57,55 @@ class Act(msgspec.Struct, frozen=True):
     hidden_target: bool = False  # it writes a file whose name cannot be known beforehand
     variables: Mapping[str, str | None] = {}  # set by earlier commands (None: unset); they may change its words (T-14)
 
-    def sensitive(self, root: str, user_patterns: Mapping[str, bool]) -> tuple[Sensitive, ...]:
+    def find_sensitive(self, root: str, user_patterns: Mapping[str, bool]) -> tuple[Sensitive, ...]:
         sensitive = [sensitive_files.find(root, file, user_patterns) for file in self.files]
         if self.kind == "command":
             sensitive += [sensitive_files.find_new(root, file, user_patterns) for file in self.files]
         return tuple(dict.fromkeys(each for each in sensitive if each is not None))
 
-    def names(self, root: str) -> Iterator[tuple[str, ...]]:
-        return (sensitive_files.names(root, file) for file in self.files)
+    def iterate_names(self, root: str) -> Iterator[tuple[str, ...]]:
+        return (sensitive_files.resolve_names(root, file) for file in self.files)
 
 
-def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
+def find_act(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
-    if (command := spec.command_in(arguments)) is not None:
-        return command_act(command, invocation)
+    if (command := spec.find_command(arguments)) is not None:
+        return find_command_act(command, invocation)
     if spec.job_argument:
         return Act("job")
     if spec.input_argument:
-        return _input(str(arguments.get(spec.input_argument) or ""))
+        return _make_input_act(str(arguments.get(spec.input_argument) or ""))
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
     if spec.effect == "edit":
         texts = [arguments.get(key) for key in ("patch", "input")]
         headers = [match["path"] for text in texts if isinstance(text, str) for match in _HEADERS.finditer(text)]
-        paths = (*files, *(path for header in headers for path in _patch_paths(header)))
+        paths = (*files, *(path for header in headers for path in _list_patch_paths(header)))
         return Act("edit", tuple(dict.fromkeys(paths)), hidden_target=not paths)
     return Act("read" if spec.read_only else "free" if spec.effect == "none" else "other", files)
 
 
-def command_act(command: str, invocation: Invocation) -> Act:
-    from treadle.adapters.policy.command_severity import classify, parts  # late: many a chat runs no command
+def find_command_act(command: str, invocation: Invocation) -> Act:
+    from treadle.adapters.policy.command_severity import classify, parse_parts  # late: many a chat runs no command
 
-    folder = start_folder(invocation)
-    variables = {} if invocation.arguments.get("fresh") else unknown_variables(invocation.shell)
-    command_parts, finding = parts(command), classify(command)
+    folder = find_start_folder(invocation)
+    variables = {} if invocation.arguments.get("fresh") else select_unknown_variables(invocation.shell)
+    command_parts, finding = parse_parts(command), classify(command)
     if variables:
         command_parts = tuple(
             replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in command_parts
         )
         name_list = ", ".join([*variables][:_MOST_VARIABLES]) + (" …" if len(variables) > _MOST_VARIABLES else "")
         reason = f"earlier commands changed {name_list}, so what its words run is unknown"
-        finding = replace(finding, severity=worst((finding.severity, "medium")), reasons=(*finding.reasons, reason))
-    targets = list(_placed_targets(command_parts, folder))
+        finding = replace(
+            finding, severity=select_worst((finding.severity, "medium")), reasons=(*finding.reasons, reason)
+        )
+    targets = list(_place_targets(command_parts, folder))
     files = tuple(dict.fromkeys(target for target in targets if UNKNOWN not in target))
     has_unknown = any(UNKNOWN in target for target in targets)
     return Act("command", files, finding, command_parts, folder, has_unknown, variables)
 
 
-def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
+def _place_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
     """The files that the parts write; a relative name in every folder that the command may have gone to by then."""
     folders = [start]
     for part in parts:
@@ -111,10 +113,10 @@ def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
             words = [word for word in part.words[1:] if not word.startswith("-")] or [UNKNOWN]
             goals = [os.path.join(folder, words[0]) for folder in folders]
             folders = list(dict.fromkeys([*folders, *goals])) if len(folders) < _MOST_FOLDERS else [*folders, UNKNOWN]
-        yield from (os.path.join(folder, target) for target in _targets(part) for folder in folders)
+        yield from (os.path.join(folder, target) for target in _find_targets(part) for folder in folders)
 
 
-def _targets(part: Part) -> Iterator[str]:
+def _find_targets(part: Part) -> Iterator[str]:
     """The files that a simple command plainly writes: its redirections, and what well-known programs change."""
     yield from (target for target in part.writes if not target.startswith("/dev/"))
     name = os.path.basename(part.program)
@@ -130,7 +132,7 @@ def _targets(part: Part) -> Iterator[str]:
         yield from (word.removeprefix("of=") for word in plain if word.startswith("of="))
 
 
-def _input(text: str) -> Act:
+def _make_input_act(text: str) -> Act:
     from treadle.adapters.policy.command_severity import classify
 
     finding = classify(text) if text.strip() else Finding("none")
@@ -139,7 +141,7 @@ def _input(text: str) -> Act:
     return Act("command", finding=finding)
 
 
-def _patch_paths(text: str) -> Iterator[str]:
+def _list_patch_paths(text: str) -> Iterator[str]:
     """A name in the header of a patch, however it is decorated; git's a/ and b/ may be folders as well."""
     path = text.partition("\t")[0].strip().strip("\"'`")
     if not path or path == "/dev/null":
@@ -149,7 +151,7 @@ def _patch_paths(text: str) -> Iterator[str]:
         yield path[2:]
 
 
-def start_folder(invocation: Invocation) -> str:
+def find_start_folder(invocation: Invocation) -> str:
     folder = invocation.arguments.get("cwd")
     if isinstance(folder, str) and folder:
         return folder
@@ -167,15 +169,15 @@ def render_call(invocation: Invocation, act: Act) -> str:
         inherited.insert(0, ("in the folder", act.folder))
     lines = [invocation.name]
     for name, value in (*invocation.arguments.items(), *inherited):
-        text = printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        text = escape_unprintable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
         if len(text) > _SHOWN_CHARS:  # by the hash an approval is bound to all of it
             digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
             rest = f"[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {digest}]"
             text = f"{text[:_SHOWN_CHARS]}\n{rest}"
         if "\n" in text:
-            lines += [f"  {printable(name)}:", *(f"    {line}" for line in text.split("\n"))]
+            lines += [f"  {escape_unprintable(name)}:", *(f"    {line}" for line in text.split("\n"))]
         else:
-            lines.append(f"  {printable(name)}: {text}")
+            lines.append(f"  {escape_unprintable(name)}: {text}")
     return "\n".join(lines)
 
 
@@ -215,65 +217,69 @@ class ChangeSet(msgspec.Struct, frozen=True):
     spelled: tuple[Sensitive, ...] = ()  # sensitive names beside their own: as the call gives them, and links to them
 
 
-def concerns(changes: ChangeSet, patterns: Mapping[str, bool], applicable_rules: Sequence[Rule]) -> tuple[Concern, ...]:
+def find_concerns(
+    changes: ChangeSet, patterns: Mapping[str, bool], applicable_rules: Sequence[Rule]
+) -> tuple[Concern, ...]:
     """Return the concerns about the changes. `patterns`: sensitive paths by the user's settings."""
-    plain = {decode_path(file.path): file for file in changes.files if not in_git(file.path) and not is_folder(file)}
+    plain = {decode_path(file.path): file for file in changes.files if not is_in_git(file.path) and not is_folder(file)}
     # A changed .gitignore must not exempt files from review.
     hides = not any(path.rpartition("/")[2] == ".gitignore" for path in plain)
     lost_paths = frozenset(changes.unrecoverable)
     ignored = {path for path, file in plain.items() if file.ignored and hides}
-    source_files = {path: file for path, file in plain.items() if not cache_of(file) and path not in ignored}
+    source_files = {path: file for path, file in plain.items() if not get_cache(file) and path not in ignored}
     raised = (
-        _sensitive(plain, ignored, changes.spelled, patterns, applicable_rules),
+        _find_sensitive_concern(plain, ignored, changes.spelled, patterns, applicable_rules),
         _find_rule_concern(plain, applicable_rules),
-        _about(
+        _make_concern(
             "unrecoverable",
             [path for path, file in source_files.items() if file.path in lost_paths],
             "it removes or overwrites {}, which exists nowhere else (not in git, not in this chat)",
         ),
-        _many(source_files.values()),
-        _about(
+        _find_size_concern(source_files.values()),
+        _make_concern(
             "outside_link",
-            [path for path, file in plain.items() if _leaves(path, file.after) and not cache_of(file)],
+            [path for path, file in plain.items() if _is_outside_link(path, file.after) and not get_cache(file)],
             "it makes {}, a symbolic link that leaves the project",
         ),
-        _about("executable", _executables(source_files, plain.values()), "it makes {} executable"),
+        _make_concern("executable", _find_executables(source_files, plain.values()), "it makes {} executable"),
         # Files among installed packages that programs run or load: a person starts them without having seen the
         # change, since caches are not listed.
-        _about(
+        _make_concern(
             "installed",
-            [path for path, file in plain.items() if (cache_of(file) or file.ignored) and _runs_by_itself(path, file)],
+            [path for path, file in plain.items() if (get_cache(file) or file.ignored) and _is_run_unasked(path, file)],
             "it changes {}, which programs run from a folder of installed packages",
         ),
-        _repository(changes.files, changes.history),
+        _find_history_concern(changes.files, changes.history),
     )
     return tuple(each for each in raised if each is not None)
 
 
-def after_the_fact(
+def judge_afterwards(
     files: Sequence[FileChange], options: ChatOptions, applicable_rules: Sequence[Rule], history: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the reasons why changes that could not be judged beforehand should have been stopped (W-10)."""
-    raised = concerns(ChangeSet(tuple(files), history=tuple(history)), options.sensitive, applicable_rules)
+    raised = find_concerns(ChangeSet(tuple(files), history=tuple(history)), options.sensitive, applicable_rules)
     if options.auto_approve_commands or options.mode in ("auto-edit", "autopilot"):
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
-    never = left_out(files, lambda _path: False)
-    refusals = [printable(f"{decode_path(path)}: {reason}") for path, reason in never.items()]
-    denied = stopping_rule(files, "deny", applicable_rules)
-    denial = () if denied is None else (printable(f"it changes what {rules.in_words(denied)} denies"),)
+    never = explain_left_out(files, lambda _path: False)
+    refusals = [escape_unprintable(f"{decode_path(path)}: {reason}") for path, reason in never.items()]
+    denied = find_stopping_rule(files, "deny", applicable_rules)
+    denial = () if denied is None else (escape_unprintable(f"it changes what {rules.describe_rule(denied)} denies"),)
     return (*denial, *(each.reason for each in raised), *refusals[:_NAMED])
 
 
-def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, applicable_rules: Sequence[Rule]) -> Rule | None:
+def find_stopping_rule(
+    files: Iterable[FileChange], effect: RuleEffect, applicable_rules: Sequence[Rule]
+) -> Rule | None:
     path_rules = [rule for rule in applicable_rules if rule.effect == effect and rule.pattern]
     if not path_rules:
         return None
     paths = (decode_path(file.path) for file in files if not is_folder(file))
-    hits = (rules.about_file(path_rules, effect, EDIT_TOOL, (path,), edits=True) for path in paths)
+    hits = (rules.find_file_rule(path_rules, effect, EDIT_TOOL, (path,), edits=True) for path in paths)
     return next((rule for rule in hits if rule is not None), None)
 
 
-def _sensitive(
+def _find_sensitive_concern(
     files: Mapping[str, FileChange],
     ignored: Collection[str],
     spelled: Iterable[Sensitive],
@@ -282,7 +288,7 @@ def _sensitive(
 ) -> Concern | None:
     raised = {each.path: each for each in spelled}
     for path, file in files.items():
-        cached = bool(cache_of(file))
+        cached = bool(get_cache(file))
         if cached and not user_patterns:
             continue
         appears = file.before is None and not cached and path not in ignored
@@ -295,7 +301,7 @@ def _sensitive(
     open_files = [
         each
         for path, each in raised.items()
-        if rules.allows_file(applicable_rules, EDIT_TOOL, (path,), sensitive=True) is None
+        if rules.find_rule_allowing_file(applicable_rules, EDIT_TOOL, (path,), sensitive=True) is None
     ]
     if not open_files:
         return None
@@ -305,17 +311,19 @@ def _sensitive(
 def render_sensitive(files: Sequence[Sensitive]) -> str:
     first = files[0]
     more = f" and {len(files) - 1} more sensitive files" if len(files) > 1 else ""
-    return printable(f"{first.path}{more}, which is sensitive: {first.reason} (pattern {first.pattern})")
+    return escape_unprintable(f"{first.path}{more}, which is sensitive: {first.reason} (pattern {first.pattern})")
 
 
 def _find_rule_concern(files: Mapping[str, FileChange], applicable_rules: Sequence[Rule]) -> Concern | None:
     for path, file in files.items():
-        if (rule := stopping_rule((file,), "ask", applicable_rules)) is not None:
-            return Concern("rule", (path,), printable(f"it changes {path}, and {rules.in_words(rule)} says so"))
+        if (rule := find_stopping_rule((file,), "ask", applicable_rules)) is not None:
+            return Concern(
+                "rule", (path,), escape_unprintable(f"it changes {path}, and {rules.describe_rule(rule)} says so")
+            )
     return None
 
 
-def _many(files: Collection[FileChange]) -> Concern | None:
+def _find_size_concern(files: Collection[FileChange]) -> Concern | None:
     if len(files) > MOST_FILES:
         return Concern("many", (), f"it changes {count(len(files), 'file')}, which is more than {MOST_FILES}")
     size = sum(file.after.size for file in files if file.after is not None)
@@ -323,7 +331,7 @@ def _many(files: Collection[FileChange]) -> Concern | None:
     return Concern("many", (), reason) if size > MOST_BYTES else None
 
 
-def _leaves(path: str, state: FileState | None) -> bool:
+def _is_outside_link(path: str, state: FileState | None) -> bool:
     if state is None or state.kind != "link":
         return False
     steps = [step for step in decode_path(state.target).split("/") if step not in ("", ".")]
@@ -332,23 +340,27 @@ def _leaves(path: str, state: FileState | None) -> bool:
     return ".." in steps[upwards:] or state.target.startswith("/") or upwards > path.count("/")
 
 
-def _executables(files: Mapping[str, FileChange], all_of: Iterable[FileChange]) -> list[str]:
+def _find_executables(files: Mapping[str, FileChange], all_of: Iterable[FileChange]) -> list[str]:
     """Files that can be run and could not before; one that was only moved could."""
 
-    def runs(state: FileState | None) -> bool:
+    def is_executable(state: FileState | None) -> bool:
         return state is not None and state.kind == "file" and bool(state.mode & _RUNS)
 
-    moved = {file.before.digest for file in all_of if file.after is None and file.before and runs(file.before)}
+    moved = {file.before.digest for file in all_of if file.after is None and file.before and is_executable(file.before)}
     changed = ((path, file.before, file.after) for path, file in files.items())
-    return [path for path, old, new in changed if new and runs(new) and not runs(old) and new.digest not in moved]
+    return [
+        path
+        for path, old, new in changed
+        if new and is_executable(new) and not is_executable(old) and new.digest not in moved
+    ]
 
 
 def is_run_from_cache(path: str) -> bool:
     """True if programs run such a file unasked, by its name alone: for changes that are not known beforehand."""
-    return path.endswith(_COMPILED) or _runs_by_itself(path)
+    return path.endswith(_COMPILED) or _is_run_unasked(path)
 
 
-def _runs_by_itself(path: str, file: FileChange | None = None) -> bool:
+def _is_run_unasked(path: str, file: FileChange | None = None) -> bool:
     """New files count: they may hide a module or `node_modules` above; new compiled ones are checked by Python."""
     if file is not None and file.after is None:
         return False
@@ -371,15 +383,17 @@ def _runs_by_itself(path: str, file: FileChange | None = None) -> bool:
     return is_link or name.endswith(_CODE) or (existed and name.endswith(_COMPILED))
 
 
-def _repository(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:
+def _find_history_concern(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:
     if paths := [file.path for file in files if file.path in _REPOSITORY and file.after is None]:
         reason = "it takes {} away, and with it the history that git keeps of the project"
-        return _about("repository", paths[:1], reason)
-    return Concern("repository", (), printable("; ".join(f"it {each}" for each in history))) if history else None
+        return _make_concern("repository", paths[:1], reason)
+    return (
+        Concern("repository", (), escape_unprintable("; ".join(f"it {each}" for each in history))) if history else None
+    )
 
 
-def _about(kind: ConcernKind, paths: Sequence[str], reason: str) -> Concern | None:
+def _make_concern(kind: ConcernKind, paths: Sequence[str], reason: str) -> Concern | None:
     if not paths:
         return None
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return Concern(kind, tuple(paths), printable(reason.format(", ".join(paths[:_NAMED]) + more)))
+    return Concern(kind, tuple(paths), escape_unprintable(reason.format(", ".join(paths[:_NAMED]) + more)))

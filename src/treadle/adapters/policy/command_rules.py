@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
-from treadle.adapters.policy.shell.model import Part, names, table
+from treadle.adapters.policy.shell.model import Part, parse_names, parse_table
 from treadle.adapters.policy.shell.model import read as read_arguments
 from treadle.adapters.policy.shell.programs import FILE_WRITERS, is_known
 from treadle.adapters.policy.shell.wrappers import COMMAND_OPTIONS, RUNNERS
@@ -24,7 +24,7 @@ from treadle.protocol.tools import COMMAND_TOOL
 ANY = "*"
 Match = Literal["yes", "maybe", "no"]
 
-INTERPRETERS = names(
+INTERPRETERS = parse_names(
     """
     ash awk bash bun bunx busybox clojure cmd csh dash deno ed elixir elvish emacs erl escript ex expect fish gawk gdb
     ghci groovy guile iex ipython irb java jshell julia kotlin ksh lldb lua luajit m4 mawk mksh mysql nawk node nodejs
@@ -34,9 +34,9 @@ INTERPRETERS = names(
 )
 """Programs that run their input or arguments as code: a rule for all their uses would allow everything. Names
 are without the version that may end them."""
-_BY_LATER_WORDS = names("busybox cmd ed emacs ex expect gdb lldb m4 mysql nvim psql sed sqlite ssh vi vim")
+_BY_LATER_WORDS = parse_names("busybox cmd ed emacs ex expect gdb lldb m4 mysql nvim psql sed sqlite ssh vi vim")
 """Those that take commands behind the name of a file or host, too."""
-WRAPPERS = names(
+WRAPPERS = parse_names(
     """
     . at batch builtin chroot chrt command coproc doas docker entr env eval exec find flock gosu ionice kubectl ltrace
     nice nohup nsenter numactl parallel pkexec podman proxychains run0 runuser script setarch setpriv setsid sg source
@@ -44,9 +44,9 @@ WRAPPERS = names(
     """
 )  # programs that run others
 _QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})  # a command stays allowed behind them
-_MAKE = names("make gmake bmake")
+_MAKE = parse_names("make gmake bmake")
 _OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")  # an open file, also as an option's value
-_CODE_OPTIONS = table(
+_CODE_OPTIONS = parse_table(
     """
     make gmake bmake : f file makefile I include-dir
     npm pnpm yarn bun : script-shell node-options prefix C dir cwd userconfig globalconfig
@@ -72,7 +72,7 @@ _MOVES = frozenset({"cd", "pushd", "popd"})
 _OPEN = "…"  # how the shell analysis writes what cannot be known
 _VERSION = re.compile(r"(?<=[A-Za-z])-?\d[\d.]*$")
 _GLOB = re.compile(r"[*?\[]")
-_VALUED = table(
+_VALUED = parse_table(
     """
     git : C c git-dir work-tree namespace super-prefix config-env attr-source shallow-file
     npm pnpm yarn : prefix C dir cwd w workspace filter F userconfig registry cache loglevel
@@ -96,8 +96,10 @@ _VALUED = table(
 )
 """Options with a value that may stand before or between the words that say what the program does. Of a program that is
 not listed, every option may have one."""
-_LISTED_WHOLE = names("git make gmake bmake cargo go terraform")  # of the others, more options may have a value
-_RUN_WORDS = names("conda docker gdb just kubectl nix pnpm podman screen ssh tmux uv yarn")  # behind words of their own
+_LISTED_WHOLE = parse_names("git make gmake bmake cargo go terraform")  # of the others, more options may have a value
+_RUN_WORDS = parse_names(
+    "conda docker gdb just kubectl nix pnpm podman screen ssh tmux uv yarn"
+)  # behind words of their own
 _SAME_OPTIONS = {"--force": "-f", "--recursive": "-r", "-R": "-r"}  # spellings that deny rules take for one
 _CONTAINER_COMMANDS = re.sub(
     r"(\w+)",
@@ -105,7 +107,7 @@ _CONTAINER_COMMANDS = re.sub(
     "attach commit cp create diff exec export kill logs pause port rename restart rm run start stats stop top unpause "
     "update wait",
 )
-_SYNONYMS = table(
+_SYNONYMS = parse_table(
     f"""
     npm pnpm bun : i=install add=install
     npm : in=install ins=install inst=install insta=install instal=install isnt=install isnta=install isntal=install
@@ -128,34 +130,34 @@ _SYNONYMS = table(
 )
 """By program, its names for the same command; `_` stands for a space. For deny and ask rules only."""
 _SAME_PROGRAMS = {"apt-get": ["apt"], "docker-compose": ["docker", "compose"], "gmake": ["make"], "nodejs": ["node"]}
-_ABBREVIATING = names("npm hg gradle gradlew tmux")  # they take the beginning of a command's name for the whole
+_ABBREVIATING = parse_names("npm hg gradle gradlew tmux")  # they take the beginning of a command's name for the whole
 _MOST_WRAPPED_READINGS = 8
 _GIT_ALIASES = ("-c", "--config-env")
 
 
 # -- what a pattern may say -------------------------------------------------------------------------------------------
 def check_command_pattern(pattern: str, effect: RuleEffect) -> None:
-    words = split(pattern)
+    words = split_pattern(pattern)
     if any(ANY in word for word in words[:-1]) or (ANY in words[-1] and words[-1] != ANY):
         raise InvalidInput(f"in {pattern!r} a * may stand only as the last word, for any further words")
     if effect != "allow":
         return
     if len(words) == 1 and words[0] == ANY:
         raise InvalidInput("a rule cannot allow every command; to let commands pass set auto_approve_commands")
-    if refusal := never_allowed(words):
+    if refusal := find_refusal(words):
         raise InvalidInput(f"{pattern!r} cannot be allowed by a rule: {refusal}")
 
 
-def never_allowed(words: Sequence[str]) -> str:
+def find_refusal(words: Sequence[str]) -> str:
     """Why no allow rule may have these words (the last may be `*`); empty when it may."""
-    program = _kind(words[0])
+    program = _get_program_kind(words[0])
     open_ended = words[-1] == ANY
     arguments = [word for word in words[1:] if word != ANY]
     verb = RUNNERS.get(program, "")  # as in `uv run *`: it runs the words behind its verb, and the pattern names none
     names_none = open_ended and all(word.startswith("-") for word in arguments[1:])
     if program in WRAPPERS or (verb and arguments[:1] == [verb] and names_none):
         return f"{program} runs other commands, and it would cover them all"
-    if program in INTERPRETERS and not _names_script(program, arguments, open_ended):
+    if program in INTERPRETERS and not _has_script(program, arguments, open_ended):
         return f"{program} runs any code, and the rule would cover all of it; name a script, as in 'python gen.py'"
     if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in arguments):
         return "git runs what -c sets"
@@ -164,7 +166,7 @@ def never_allowed(words: Sequence[str]) -> str:
     return ""
 
 
-def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
+def _has_script(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
     """True if the words name the script. An option may take a word, so with `*` the script or `-m` comes first."""
     if not open_ended:
         return any(not word.startswith("-") for word in arguments)
@@ -175,7 +177,7 @@ def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> b
     )
 
 
-def split(pattern: str) -> list[str]:
+def split_pattern(pattern: str) -> list[str]:
     try:
         words = shlex.split(pattern)
     except ValueError as error:
@@ -193,11 +195,11 @@ def is_read_only(part: Part) -> bool:
     return part.program not in FILE_WRITERS and part.program != "exec"
 
 
-def passes_on(part: Part) -> bool:
-    return _name(part.program) in _QUIET_WRAPPERS
+def is_quiet_wrapper(part: Part) -> bool:
+    return _get_program_name(part.program) in _QUIET_WRAPPERS
 
 
-def folder_of(root: str, start: str, parts: Iterable[Part]) -> str | None:
+def find_folder(root: str, start: str, parts: Iterable[Part]) -> str | None:
     """The folder of the parts, relative to the root (or "."); None if unknown, because the command changes it."""
     if any(part.program in _MOVES for part in parts) or ".." in start.split("/"):
         return None
@@ -206,19 +208,19 @@ def folder_of(root: str, start: str, parts: Iterable[Part]) -> str | None:
     return "." if path == top else path[len(top) + 1 :] if path.startswith(f"{top}/") else path
 
 
-def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> Rule | None:
+def find_rule_allowing_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> Rule | None:
     if part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical" or not part.words:
         return None
     if set(part.wrapped_by) - _QUIET_WRAPPERS:
         return None
-    kind = _kind(part.words[0])
+    kind = _get_program_kind(part.words[0])
     if (kind in INTERPRETERS or kind in WRAPPERS) and (part.unknown or part.reads_input or folder != "."):
         return None  # where it runs decides which script the words name
     words = place_words(part.words, folder)
     if words is None or (kind in _MAKE and any(_OPEN_FILE.fullmatch(word) for word in part.words)):
         return None
     usable = (rule for rule in rules if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern)
-    return next((rule for rule in usable if _covers(rule.pattern, part, words)), None)
+    return next((rule for rule in usable if _covers_part(rule.pattern, part, words)), None)
 
 
 def place_words(words: Sequence[str], folder: str | None) -> tuple[str, ...] | None:
@@ -236,22 +238,22 @@ def place_words(words: Sequence[str], folder: str | None) -> tuple[str, ...] | N
     return (path if path[0] == "/" else f"./{path}", *words[1:])
 
 
-def _covers(pattern: str, part: Part, words: Sequence[str]) -> bool:
+def _covers_part(pattern: str, part: Part, words: Sequence[str]) -> bool:
     """A part that is not literal is covered by the very same text only."""
     if part.unknown:
         return pattern == part.text and words[0] == part.words[0]
-    pattern_words = split(pattern)
-    if never_allowed(pattern_words):  # a rule that was made before this was refused
+    pattern_words = split_pattern(pattern)
+    if find_refusal(pattern_words):  # a rule that was made before this was refused
         return False
     rule_words = place_words(pattern_words, ".")
     if rule_words is None or not _fit(rule_words, words):
         return False
-    return pattern_words[-1] != ANY or not _brings_code(words, len(rule_words) - 1)
+    return pattern_words[-1] != ANY or not _contains_code(words, len(rule_words) - 1)
 
 
-def _brings_code(words: Sequence[str], start: int) -> bool:
+def _contains_code(words: Sequence[str], start: int) -> bool:
     """True if the words from `start` on, for which a `*` stands, tell the program to run something of their own."""
-    program, arguments = _kind(words[0]), words[start:]
+    program, arguments = _get_program_kind(words[0]), words[start:]
     if program in _MAKE and any(_MAKE_CODE.match(word) for word in arguments):
         return True
     names_of_options = {*_CODE_OPTIONS.get(program, "").split(), *COMMAND_OPTIONS.get(program, "").split()}
@@ -271,7 +273,7 @@ def _fit(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
 
 
 # -- what a deny or ask rule covers -----------------------------------------------------------------------------------
-def stops_command(
+def find_rule_stopping_command(
     rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]
 ) -> tuple[Rule, Match] | None:
     """The rule that stops one of the commands in it, and whether it surely does ("yes", preferred) or may ("maybe")."""
@@ -290,31 +292,32 @@ def compare_widely(pattern: str, part: Part) -> Match:
         return "yes"
     if not part.words:
         return "maybe" if part.unknown and part.severity in ("high", "critical") else "no"
-    pattern_words = split(pattern)
-    readings = list(_readings(part.words, pattern_words[0]))
-    answers = {_WordComparison(pattern_words, words).answer() for words in readings}
+    pattern_words = split_pattern(pattern)
+    readings = list(_iterate_readings(part.words, pattern_words[0]))
+    answers = {_WordComparison(pattern_words, words).compute_match() for words in readings}
     if "yes" in answers or any(_fit(pattern_words, words) for words in readings):
         return "yes"
-    return "maybe" if "maybe" in answers or part.hides_commands or _may_run_words(pattern_words, part) else "no"
+    return "maybe" if "maybe" in answers or part.hides_commands or _can_wrap_command(pattern_words, part) else "no"
 
 
-def _may_run_words(pattern_words: Sequence[str], part: Part) -> bool:
+def _can_wrap_command(pattern_words: Sequence[str], part: Part) -> bool:
     """True if a program that may be a wrapper has the pattern's command among its arguments: `chronic git push`?"""
-    words, program = part.words, _kind(pattern_words[0])
-    if _kind(words[0]) in _RUN_WORDS:
+    words, program = part.words, _get_program_kind(pattern_words[0])
+    if _get_program_kind(words[0]) in _RUN_WORDS:
         words = tuple(" ".join(words).split())  # it may stand in one word, too
-    elif is_known(_name(words[0])):
+    elif is_known(_get_program_name(words[0])):
         return False
-    places = (at for at, word in enumerate(words) if at and _kind(word) == program)
+    places = (at for at, word in enumerate(words) if at and _get_program_kind(word) == program)
     return any(
-        _WordComparison(pattern_words, words[at:]).answer() != "no" for at in islice(places, _MOST_WRAPPED_READINGS)
+        _WordComparison(pattern_words, words[at:]).compute_match() != "no"
+        for at in islice(places, _MOST_WRAPPED_READINGS)
     )
 
 
-def _readings(words: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
+def _iterate_readings(words: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
     """The words, and those of the module or script that an interpreter runs by them, if the target may be one."""
     yield words
-    kind = _kind(words[0])
+    kind = _get_program_kind(words[0])
     if kind.startswith("git-"):  # git's own folder has its commands as programs
         yield ("git", kind.removeprefix("git-"), *words[1:])
     if kind not in INTERPRETERS and kind not in ("source", "."):
@@ -336,15 +339,15 @@ class _WordComparison:
         self._pattern = [word for word in literal if not word.startswith("-")]
         self._options = {word for word in literal if word.startswith("-")}
         self._words = words
-        self._flags = {flag for word in self._options for flag in _flags(word)}
+        self._flags = {flag for word in self._options for flag in _parse_flags(word)}
         self._spellings = self._options | self._flags
-        flags = {flag for word in words for flag in _flags(word, self._spellings)}
-        self._has_options = all(word in words or _flags(word) <= flags for word in self._options)
+        flags = {flag for word in words for flag in _parse_flags(word, self._spellings)}
+        self._has_options = all(word in words or _parse_flags(word) <= flags for word in self._options)
         self._has_unknown = any(_OPEN in word for word in words)
-        self._program = _kind(words[0])
+        self._program = _get_program_kind(words[0])
         self._known: dict[tuple[int, int], Match] = {}
 
-    def answer(self) -> Match:
+    def compute_match(self) -> Match:
         for at in range(len(self._words), -1, -1):  # from the end, because a command may have thousands of words
             for pattern_at in range(len(self._pattern), -1, -1):
                 self._known[pattern_at, at] = self._compare(pattern_at, at)
@@ -356,17 +359,17 @@ class _WordComparison:
         if at == len(self._words):
             return "no"
         word, target = self._words[at], self._pattern[pattern_at]
-        if _may_be(_name(word), _kind(target)) if at == 0 else _may_be(word, target):
+        if _can_match(_get_program_name(word), _get_program_kind(target)) if at == 0 else _can_match(word, target):
             return "maybe"
         answers: set[Match] = set()
-        if word == target or (at == 0 and _kind(word) == _kind(target)):
+        if word == target or (at == 0 and _get_program_kind(word) == _get_program_kind(target)):
             answers.add(self._known[pattern_at + 1, at + 1])
         elif pattern_at == 1 and self._program in _ABBREVIATING and target.startswith(word):
             answers.add("maybe" if self._known[pattern_at + 1, at + 1] != "no" else "no")
         # of make also other targets and assignments
         skips = self._program in _MAKE or word.startswith("-") or (self._program == "cargo" and word.startswith("+"))
         if at and skips:
-            for next_at in self._after_option(at):
+            for next_at in self._skip_option(at):
                 unknown = any(_OPEN in skipped for skipped in self._words[at:next_at])  # it may be several words
                 answers.add("maybe" if unknown else self._known[pattern_at, min(next_at, len(self._words))])
             if self._program == "git" and word.startswith(_GIT_ALIASES):
@@ -382,11 +385,11 @@ class _WordComparison:
         if self._open_ended or (self._program in _MAKE and len(self._pattern) > 1):
             return "yes"
         literal = [word for word in self._words[at:] if _OPEN not in word]
-        if any(not word.startswith("-") or not _flags(word, self._spellings) <= self._flags for word in literal):
+        if any(not word.startswith("-") or not _parse_flags(word, self._spellings) <= self._flags for word in literal):
             return "no"
         return "yes" if len(literal) == len(self._words[at:]) else "maybe"
 
-    def _after_option(self, at: int) -> Iterator[int]:
+    def _skip_option(self, at: int) -> Iterator[int]:
         word = self._words[at]
         following = "".join(self._words[at + 1 : at + 2])
         listed = _VALUED.get(self._program)
@@ -398,13 +401,13 @@ class _WordComparison:
 
 
 def is_interpreter(program: str) -> bool:
-    return _kind(program) in INTERPRETERS
+    return _get_program_kind(program) in INTERPRETERS
 
 
 def _replace_synonyms(words: Sequence[str]) -> tuple[str, ...]:
     """The words with the usual names of the program and of its command: `npm i x` is `npm install x`."""
-    words = (*_SAME_PROGRAMS.get(_name(words[0]), words[:1]), *words[1:])
-    synonyms = dict(each.split("=") for each in _SYNONYMS.get(_kind(words[0]), "").split())
+    words = (*_SAME_PROGRAMS.get(_get_program_name(words[0]), words[:1]), *words[1:])
+    synonyms = dict(each.split("=") for each in _SYNONYMS.get(_get_program_kind(words[0]), "").split())
     for at in range(1, len(words)):
         for size in (2, 1):
             if usual := synonyms.get("_".join(words[at : at + size])):
@@ -414,7 +417,7 @@ def _replace_synonyms(words: Sequence[str]) -> tuple[str, ...]:
     return words
 
 
-def _flags(word: str, rule_options: Iterable[str] = ()) -> set[str]:
+def _parse_flags(word: str, rule_options: Iterable[str] = ()) -> set[str]:
     """The options in a word: `-rf` is `-r` and `-f`. A long one may abbreviate an option of a rule: `--forc`."""
     if letters := re.fullmatch(r"-([A-Za-z]+)", word):
         flags = {f"-{letter}" for letter in letters[1]}
@@ -427,24 +430,24 @@ def _flags(word: str, rule_options: Iterable[str] = ()) -> set[str]:
     return {_SAME_OPTIONS.get(flag, flag) for flag in flags}
 
 
-def _may_be(word: str, target: str) -> bool:
+def _can_match(word: str, target: str) -> bool:
     """True if a word that is not literal may turn out to be the target, or may begin with it."""
     if _OPEN not in word and not _GLOB.search(word):
         return False
     prefix, unknown, _ = word.partition(_OPEN)
     if unknown:
-        return prefix == "" or _may_be(f"{prefix}*", target)
+        return prefix == "" or _can_match(f"{prefix}*", target)
     pattern = re.sub(r"\\\[.*?\\\]|\\\*|\\\?", lambda wildcard: "." if wildcard[0] == r"\?" else ".*", re.escape(word))
     return re.fullmatch(pattern, target, re.S) is not None
 
 
-def _name(word: str) -> str:
+def _get_program_name(word: str) -> str:
     return word.rpartition("/")[2] or word
 
 
-def _kind(word: str) -> str:
+def _get_program_kind(word: str) -> str:
     """A program's name without its place and, if known here, its version: `/usr/bin/python3.12` is python."""
-    name = _name(word)
+    name = _get_program_name(word)
     plain = _VERSION.sub("", name)
     is_known_program = name not in INTERPRETERS and (plain in INTERPRETERS or plain in WRAPPERS or plain in _VALUED)
     return plain if is_known_program else name

@@ -5,12 +5,21 @@ import posixpath
 import re
 from functools import lru_cache
 
-from treadle.adapters.policy.shell.model import MESSAGES, RANK, Finding, Part, Rating, mask_unknown, names, worst
+from treadle.adapters.policy.shell.model import (
+    MESSAGES,
+    RANK,
+    Finding,
+    Part,
+    Rating,
+    mask_unknown,
+    parse_names,
+    select_worst,
+)
 from treadle.adapters.policy.shell.places import ruin
 from treadle.adapters.policy.shell.walk import Record, Scope, ShellMemory, TooMuch, Walker
 from treadle.base.file_system import is_below
 
-__all__ = ["Finding", "Part", "classify", "outside", "parts", "parts_with_values"]
+__all__ = ["Finding", "Part", "classify", "find_outside_words", "parse_expanded_parts", "parse_parts"]
 
 _MOST_CHARS = 200_000
 _MOST_ROUNDS = 3  # how often a value may hold a variable itself
@@ -21,8 +30,8 @@ _SYSTEM = re.compile(
     r"|ssl/openssl\.cnf|ca-certificates|pki/tls|pki/ca-trust|alternatives|mime\.types|services|protocols|nsswitch\.conf|ld\.so\.)"
     r"|/proc/(cpuinfo|meminfo|version|loadavg|uptime|stat|filesystems|self/status)$"
 )
-_SPEAKS = names("echo printf : true false exit return sleep seq expr trap eval")
-_SCRIPTS = names("grep egrep fgrep rg ag ack sed gsed awk gawk mawk jq tr perl")
+_SPEAKS = parse_names("echo printf : true false exit return sleep seq expr trap eval")
+_SCRIPTS = parse_names("grep egrep fgrep rg ag ack sed gsed awk gawk mawk jq tr perl")
 _SCRIPT_FOLLOWS = ("-e", "--expression", "-f", "--file", "--regexp")
 _PIECES = re.compile(r"[\s'\"`(),;<>|&{}\[\]]+")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -35,21 +44,21 @@ def classify(command: str) -> Finding:
     ratings = [*record.notes, *(Rating(part.severity, reason) for part in record.parts for reason in part.reasons)]
     reasons = tuple(dict.fromkeys(each.reason for each in sorted(ratings, key=lambda each: -RANK[each.severity])))
     network = any(part.network for part in record.parts) or any(note.network for note in record.notes)
-    return Finding(worst(each.severity for each in ratings), reasons, network)
+    return Finding(select_worst(each.severity for each in ratings), reasons, network)
 
 
-def parts(command: str) -> tuple[Part, ...]:
+def parse_parts(command: str) -> tuple[Part, ...]:
     """Each simple command that would run, nested ones too; of an unreadable text also one that no rule covers."""
     record = _read(command)
     worries = [note for note in record.notes if note.severity != "none"]
     if not worries:
         return tuple(record.parts)
-    severity = worst(note.severity for note in worries)
+    severity = select_worst(note.severity for note in worries)
     reasons = tuple(dict.fromkeys(note.reason for note in worries))
     return (*record.parts, Part("", (), unknown=True, severity=severity, reasons=reasons))
 
 
-def parts_with_values(command: str) -> tuple[Part, ...]:
+def parse_expanded_parts(command: str) -> tuple[Part, ...]:
     """The parts with the command's own variables filled in; empty if it sets none. Never to allow a command by."""
     text = command
     for _ in range(_MOST_ROUNDS):
@@ -58,10 +67,10 @@ def parts_with_values(command: str) -> tuple[Part, ...]:
         if expanded_text == text or len(expanded_text) > _MOST_CHARS:
             break
         text = expanded_text
-    return parts(text) if text != command else ()
+    return parse_parts(text) if text != command else ()
 
 
-def outside(command: str, root: str) -> tuple[str, ...]:
+def find_outside_words(command: str, root: str) -> tuple[str, ...]:
     """The words that leave the project (S-15): by `..`, or absolute, except below the root and places of programs."""
     record = _read(command)
     words = record.words
@@ -77,14 +86,14 @@ def outside(command: str, root: str) -> tuple[str, ...]:
         previous = (program, word)
         if program in _SPEAKS or message:
             continue
-        pieces = word.split(":") if program == "=" else _pieces(word)
+        pieces = word.split(":") if program == "=" else _split_word(word)
         if script:  # the files that it names
             pieces = [*re.findall(r"\"([^\"]*)\"", word), *re.findall(r"(?:^|[;{}\s\d$/])[rRwW]\s+(\S+)", word)]
-        outside_paths += [mask_unknown(piece) for piece in pieces if _leads_out(piece, root)]
+        outside_paths += [mask_unknown(piece) for piece in pieces if _is_outside(piece, root)]
     return tuple(dict.fromkeys(outside_paths))
 
 
-def _pieces(word: str) -> list[str]:
+def _split_word(word: str) -> list[str]:
     """The word itself, and the paths that stand inside it: behind `=`, `:` or `@`, or in a longer text."""
     if _ADDRESS.match(word):
         return [word[7:]] if word.startswith("file://") else []
@@ -100,7 +109,7 @@ def _pieces(word: str) -> list[str]:
     return pieces
 
 
-def _leads_out(piece: str, root: str) -> bool:
+def _is_outside(piece: str, root: str) -> bool:
     if ".." in piece.split("/") or piece == "~" or piece.startswith("~/"):
         return True
     if not piece.startswith("/") or (piece.startswith("//") and not piece.strip("/")):
@@ -118,7 +127,7 @@ def _read(command: str) -> Record:
     try:
         if len(command) > _MOST_CHARS:
             raise TooMuch("it is longer than is looked at")
-        Walker(record, ShellMemory(), Scope()).text(command)
+        Walker(record, ShellMemory(), Scope()).walk_text(command)
     except (TooMuch, RecursionError) as problem:
         record.fail(f"it cannot be followed to its end: {problem}")
     if record.failed or record.unseen:

@@ -33,17 +33,17 @@ class _Family(NamedTuple):
     letter: str  # one that all literals have, and that is rarer than others
 
 
-def _inside(kind: str, begins: str, pattern: str) -> _Family:
+def _make_family(kind: str, begins: str, pattern: str) -> _Family:
     literals = tuple(begins.split())
     common = set.intersection(*map(set, literals))
     letter = next((letter for letter in "_-.:JzKIAu" if letter in common), min(common, default=""))
     return _Family(kind, literals, pattern, letter)
 
 
-def _token(kind: str, begins: str, suffix_pattern: str) -> _Family:
+def _make_token_family(kind: str, begins: str, suffix_pattern: str) -> _Family:
     """A word that begins in one of these ways and goes on like this; not in the middle of a longer one."""
     words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in begins.split())
-    return _inside(kind, begins, f"(?:{words}){suffix_pattern}(?![A-Za-z0-9_\\-])")
+    return _make_family(kind, begins, f"(?:{words}){suffix_pattern}(?![A-Za-z0-9_\\-])")
 
 
 _LONG_RUN = r"(?=[A-Za-z0-9_\-]*[A-Za-z0-9_]{16})(?=[A-Za-z_\-]*[0-9])"
@@ -57,41 +57,45 @@ _PEM_LINE = (
 )
 
 FAMILIES: tuple[_Family, ...] = (
-    _inside(
+    _make_family(
         "private key",
         "-----BEGIN",
         rf"-----BEGIN {_PEM}(?:(?:(?!-----BEGIN)[\s\S]){{0,20000}}?-----END {_PEM}|(?:{_PEM_LINE}){{1,400}})",
     ),
-    _inside(
+    _make_family(
         "private key",
         "-----END",
         rf"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{{16,}}(?:{_PEM_LINE}){{0,60}}\s{{1,4}}"
         rf"(?:\d{{1,6}}[\t│|: ]{{1,4}})?-----END {_PEM}",
     ),
-    _token("Anthropic key", "sk-ant-", r"[A-Za-z0-9_\-]{20,}"),
-    _token("API key", "sk-", rf"{_LONG_RUN}[A-Za-z0-9_\-]{{20,}}"),
-    _token("Stripe key", "sk_live_ rk_live_ sk_test_ whsec_", r"[A-Za-z0-9]{16,}"),
-    _token("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,}"),
-    _token("GitHub token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
-    _token("GitLab token", "glpat-", r"[A-Za-z0-9_\-]{20,}"),
-    _token("AWS key id", "AKIA ASIA", r"[0-9A-Z]{16}"),
-    _token("Google key", "AIza", r"[0-9A-Za-z_\-]{35}"),
-    _token("Google token", "ya29.", r"[0-9A-Za-z_\-]{20,}"),
-    _token("Slack token", "xoxb- xoxp- xoxa- xoxs- xapp-", r"(?=[A-Za-z\-]*[0-9])[A-Za-z0-9\-]{10,}"),
-    _token("npm token", "npm_", r"[A-Za-z0-9]{36}"),
-    _token("PyPI token", "pypi-", r"[A-Za-z0-9_\-]{50,}"),
-    _token("Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}"),
-    _token("Docker token", "dckr_pat_", r"[A-Za-z0-9_\-]{20,}"),
-    _token("SendGrid key", "SG.", r"[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
-    _token("web token", "eyJ", r"[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}"),
-    _inside("authorization", "earer EARER", rf"(?:earer|EARER)[ ]+{_BEARER}"),
-    _inside(
+    _make_token_family("Anthropic key", "sk-ant-", r"[A-Za-z0-9_\-]{20,}"),
+    _make_token_family("API key", "sk-", rf"{_LONG_RUN}[A-Za-z0-9_\-]{{20,}}"),
+    _make_token_family("Stripe key", "sk_live_ rk_live_ sk_test_ whsec_", r"[A-Za-z0-9]{16,}"),
+    _make_token_family("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,}"),
+    _make_token_family("GitHub token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
+    _make_token_family("GitLab token", "glpat-", r"[A-Za-z0-9_\-]{20,}"),
+    _make_token_family("AWS key id", "AKIA ASIA", r"[0-9A-Z]{16}"),
+    _make_token_family("Google key", "AIza", r"[0-9A-Za-z_\-]{35}"),
+    _make_token_family("Google token", "ya29.", r"[0-9A-Za-z_\-]{20,}"),
+    _make_token_family("Slack token", "xoxb- xoxp- xoxa- xoxs- xapp-", r"(?=[A-Za-z\-]*[0-9])[A-Za-z0-9\-]{10,}"),
+    _make_token_family("npm token", "npm_", r"[A-Za-z0-9]{36}"),
+    _make_token_family("PyPI token", "pypi-", r"[A-Za-z0-9_\-]{50,}"),
+    _make_token_family("Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}"),
+    _make_token_family("Docker token", "dckr_pat_", r"[A-Za-z0-9_\-]{20,}"),
+    _make_token_family("SendGrid key", "SG.", r"[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
+    _make_token_family("web token", "eyJ", r"[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}"),
+    _make_family("authorization", "earer EARER", rf"(?:earer|EARER)[ ]+{_BEARER}"),
+    _make_family(
         "authorization",
         "uthorization UTHORIZATION",
         rf"(?i:uthorization)[\"']?\s*[:=]\s*[\"']?(?i:bearer|basic|token)[ ]+{_BEARER}",
     ),
-    _inside("password", "://", rf"://[^\s/:@\"'<>]{{0,200}}:{_PLAIN}(?P<secret>[^\s/\"'<>]{{3,200}})@(?=[\w\[.\-$])"),
-    _inside("token", "://", rf"://{_PLAIN}(?P<secret>(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-.~%+]{{16,200}})@(?=[\w\[])"),
+    _make_family(
+        "password", "://", rf"://[^\s/:@\"'<>]{{0,200}}:{_PLAIN}(?P<secret>[^\s/\"'<>]{{3,200}})@(?=[\w\[.\-$])"
+    ),
+    _make_family(
+        "token", "://", rf"://{_PLAIN}(?P<secret>(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-.~%+]{{16,200}})@(?=[\w\[])"
+    ),
 )
 
 _VALUE = r"=[\"']?(?P<secret>[^\s\"'#]{8,})"
@@ -123,7 +127,7 @@ class Redactor:
     """`env` is where secrets are looked for by name; `extra` are others, by what to call them."""
 
     def __init__(self, env: Mapping[str, str], extra: Mapping[str, str] | None = None) -> None:
-        self._values = _values(env, extra or {})
+        self._values = _collect_values(env, extra or {})
 
     def __call__(self, text: str) -> str:
         for value, kind in self._values:
@@ -134,24 +138,24 @@ class Redactor:
                 continue
             for literal in family.literals:
                 if literal in text:
-                    text = re.sub(family.pattern, partial(_without_secret, f"[redacted: {family.kind}]"), text)
+                    text = re.sub(family.pattern, partial(_replace_secret, f"[redacted: {family.kind}]"), text)
                     break
         for literal, pattern in _ASSIGNED:
             if literal in text:
                 text = pattern.sub(_redact_assignment, text)
         lower = text.lower()  # a search for plain words is quicker than a pattern without regard to case
         if "assw" in lower or "assphrase" in lower:
-            text = _PASSWORD.sub(_password, text)
-            text = _INLINE_PASSWORD.sub(_inline_password, text)
+            text = _PASSWORD.sub(_redact_password, text)
+            text = _INLINE_PASSWORD.sub(_redact_inline_password, text)
         if any(word in lower for word in _KEYED_WORDS) and _KEYED_HINT.search(text):
             text = _KEYED.sub(_redact_keyed_value, text)
         return text
 
-    def live(self) -> Callable[[str], str]:
+    def make_live_text(self) -> Callable[[str], str]:
         """The same for text that comes in pieces: a secret that is cut in two is held back until it is whole."""
         return LiveText(self)
 
-    def finished_length(self, text: str) -> int:
+    def measure_finished(self, text: str) -> int:
         """How much of a text that may go on can be shown: behind it may be the beginning of a secret."""
         length = len(text)
         key = text.rfind(_KEY_BEGINS)
@@ -165,7 +169,7 @@ class Redactor:
         return length if len(text) - length <= _LONGEST_HELD else len(text)
 
 
-def _values(env: Mapping[str, str], extra: Mapping[str, str]) -> list[tuple[str, str]]:
+def _collect_values(env: Mapping[str, str], extra: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the values to redact and their names, the longest first: one may be a part of another."""
     names_by_value = {value: name for name, value in extra.items() if len(value) >= SHORTEST}
     for name, value in ((name, value.strip()) for name, value in env.items()):
@@ -194,7 +198,7 @@ def is_secret(name: str, value: str) -> bool:
     return len(value) >= 16 and sum(any(kind(letter) for letter in value) for kind in kinds) >= 2
 
 
-def _without_secret(instead: str, match: re.Match[str]) -> str:
+def _replace_secret(instead: str, match: re.Match[str]) -> str:
     start, end = match.span("secret" if "secret" in match.re.groupindex else 0)
     return match.string[match.start() : start] + instead + match.string[end : match.end()]
 
@@ -205,23 +209,23 @@ def _redact_assignment(match: re.Match[str]) -> str:
     if line_match is None:
         return match[0]
     name = (line_match[1] or "") + match[0].partition("=")[0]
-    secret = _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"])
-    return _without_secret(f"[redacted: {name}]", match) if secret else match[0]
+    secret = _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _is_random_text(match["secret"])
+    return _replace_secret(f"[redacted: {name}]", match) if secret else match[0]
 
 
-def _password(match: re.Match[str]) -> str:
+def _redact_password(match: re.Match[str]) -> str:
     """Under a name in capitals every plain value is a password; in small letters it may be the argument of a call."""
     name, value = (match["name"] or "") + match["word"], match["secret"]
-    if not _is_plain(value) or not (name.isupper() or (_looks_random(value) and len(value) >= SHORTEST)):
+    if not _is_plain(value) or not (name.isupper() or (_is_random_text(value) and len(value) >= SHORTEST)):
         return match[0]
-    return _without_secret(f"[redacted: {name}]", match)
+    return _replace_secret(f"[redacted: {name}]", match)
 
 
-def _inline_password(match: re.Match[str]) -> str:
+def _redact_inline_password(match: re.Match[str]) -> str:
     """Among other text the value may be a name in code: `connect(DB_PASSWORD=settings.PASSWORD)`."""
     if not _is_plain(match["secret"]) or _CODE_NAME.fullmatch(match["secret"]):
         return match[0]
-    return _without_secret(f"[redacted: {match['name']}{match['word']}]", match)
+    return _replace_secret(f"[redacted: {match['name']}{match['word']}]", match)
 
 
 def _is_plain(value: str) -> bool:
@@ -232,12 +236,17 @@ def _redact_keyed_value(match: re.Match[str]) -> str:
     """A quoted name has a quoted value: without quotes it is code. Names of variables, paths and addresses are none."""
     value = match["secret"]
     code = bool(match["mark"]) and not match["quote"]
-    if code or not is_secret(match["name"], value) or not _looks_random(value) or re.search(r"[:/\[\]*]|\w\.\w", value):
+    if (
+        code
+        or not is_secret(match["name"], value)
+        or not _is_random_text(value)
+        or re.search(r"[:/\[\]*]|\w\.\w", value)
+    ):
         return match[0]
-    return _without_secret(f"[redacted: {match['name']}]", match)
+    return _replace_secret(f"[redacted: {match['name']}]", match)
 
 
-def _looks_random(value: str) -> bool:
+def _is_random_text(value: str) -> bool:
     """Letters and digits together, and no code: an assignment in a file is not known to be real."""
     is_code = re.search(r"[(){}<>;,]|\$", value)
     return not is_code and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -268,7 +277,7 @@ class LiveText:
 
     def __call__(self, piece: str) -> str:
         text = self._shown + self._held + piece
-        length = self._redact.finished_length(text)
+        length = self._redact.measure_finished(text)
         if length <= len(self._shown):
             self._held += piece
             return ""

@@ -15,21 +15,21 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.policy.command_rules import check_command_pattern
-from treadle.adapters.policy.sensitive_files import is_literal, matches
+from treadle.adapters.policy.sensitive_files import is_literal, matches_path
 from treadle.base.file_system import is_below
 from treadle.base.home_file import HomeFile
 from treadle.base.host_patterns import ALL
-from treadle.base.host_patterns import check as check_host
-from treadle.base.inert import printable
-from treadle.base.types import Clock, SystemClock, new_id
-from treadle.diff.diff import diff
+from treadle.base.host_patterns import check_pattern as check_host
+from treadle.base.inert import escape_unprintable
+from treadle.base.types import Clock, SystemClock, make_id
+from treadle.diff.diff import diff_texts
 from treadle.errors import ConfigError, InvalidInput, NotFound
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import LATEST_EXPIRY_MS, NETWORK_TOOL, Rule, RuleEffect, check_standing
-from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL, MCP_PREFIX, ToolSpec, digest
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL, MCP_PREFIX, ToolSpec, compute_digest
 
 
-def check(rule: Rule) -> None:
+def check_rule(rule: Rule) -> None:
     """InvalidInput for a rule that says nothing, cannot be read, or would let through everything."""
     if not rule.tool:
         raise InvalidInput("a rule needs the name of a tool")
@@ -55,35 +55,37 @@ def check(rule: Rule) -> None:
 
 
 # -- coverage of a rule -----------------------------------------------------------------------------------------------
-def about_file(
+def find_file_rule(
     rules: Iterable[Rule], effect: RuleEffect, tool: str, names: Sequence[str], *, edits: bool
 ) -> Rule | None:
     """The rule about a call that touches a file, by any of its names: with a pattern for every call that `edits` it."""
     for rule in rules:
         covers_tool = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and edits)
-        covers_file = not rule.pattern or any(matches(rule.pattern, name) for name in names)
+        covers_file = not rule.pattern or any(matches_path(rule.pattern, name) for name in names)
         if rule.effect == effect and covers_tool and covers_file:
             return rule
     return None
 
 
-def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
+def find_rule_allowing_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
     """The rule that allows a change of this file under each of its names. For a sensitive one it must name the file."""
     usable = [rule for rule in rules if rule.pattern and (is_literal(rule.pattern) or not sensitive)]
-    allowing = [about_file(usable, "allow", tool, (name,), edits=True) for name in names]
+    allowing = [find_file_rule(usable, "allow", tool, (name,), edits=True) for name in names]
     return allowing[-1] if all(allowing) and allowing else None
 
 
-def about_tool(rules: Iterable[Rule], effect: RuleEffect, spec: ToolSpec) -> Rule | None:
-    return next((rule for rule in rules if rule.effect == effect and names(rule, spec) and not rule.pattern), None)
+def find_tool_rule(rules: Iterable[Rule], effect: RuleEffect, spec: ToolSpec) -> Rule | None:
+    return next(
+        (rule for rule in rules if rule.effect == effect and matches_tool(rule, spec) and not rule.pattern), None
+    )
 
 
-def names(rule: Rule, spec: ToolSpec) -> bool:
+def matches_tool(rule: Rule, spec: ToolSpec) -> bool:
     """True if the rule applies to this tool: by its name, or by a pattern of the tools of MCP servers."""
     return rule.tool == spec.name or (rule.tool.startswith(MCP_PREFIX) and fnmatchcase(spec.rule_name, rule.tool))
 
 
-def in_words(rule: Rule) -> str:
+def describe_rule(rule: Rule) -> str:
     subject = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool != COMMAND_TOOL else rule.pattern
     return f"the {rule.scope} rule `{rule.effect} {subject or rule.tool}`"
 
@@ -111,27 +113,27 @@ class ToolPins:
         """The rule made for the tool as it is. Unpinned ones are pinned to it, unless another shows a change."""
         if not spec.server:
             return next(iter(rules), None)
-        pins, now = self._read(), pin_of(spec)
-        rule_pins = [(rule, rule.pin or pins.first_uses.get(_key(rule, spec), "")) for rule in rules]
+        pins, now = self._read(), make_pin(spec)
+        rule_pins = [(rule, rule.pin or pins.first_uses.get(_make_pin_key(rule, spec), "")) for rule in rules]
         holding = next((rule for rule, pin in rule_pins if pin == now), None)
         unpinned = [rule for rule, pin in rule_pins if not pin]
         if holding is None and len(unpinned) < len(rule_pins):
             return None
         if unpinned:
-            self._add(_Pins({_key(rule, spec): now for rule in unpinned}, {now: _text(spec)}))
+            self._add(_Pins({_make_pin_key(rule, spec): now for rule in unpinned}, {now: _render_tool(spec)}))
         return holding or next(iter(unpinned), None)
 
-    def difference(self, rule: Rule, spec: ToolSpec) -> str:
+    def render_difference(self, rule: Rule, spec: ToolSpec) -> str:
         pins = self._read()
-        old_text = pins.texts.get(rule.pin or pins.first_uses.get(_key(rule, spec), ""))
+        old_text = pins.texts.get(rule.pin or pins.first_uses.get(_make_pin_key(rule, spec), ""))
         if old_text is None:
-            return "The earlier description of the tool is no longer known. It says now:\n" + _text(spec)
-        return diff(spec.name, old_text, _text(spec)).text
+            return "The earlier description of the tool is no longer known. It says now:\n" + _render_tool(spec)
+        return diff_texts(spec.name, old_text, _render_tool(spec)).text
 
     def keep_text(self, spec: ToolSpec) -> None:
         """Remember the description and the schema, for the rule that a person may make now."""
-        if spec.server and pin_of(spec) not in self._read().texts:
-            self._add(_Pins({}, {pin_of(spec): _text(spec)}))
+        if spec.server and make_pin(spec) not in self._read().texts:
+            self._add(_Pins({}, {make_pin(spec): _render_tool(spec)}))
 
     def _read(self) -> _Pins:
         return self._unsaved if self._file is None else _merge(self._unsaved, self._file.read())
@@ -152,17 +154,17 @@ def _merge(more: _Pins, saved: _Pins) -> _Pins:
     )
 
 
-def pin_of(spec: ToolSpec) -> str:
-    return digest([spec.name, spec.description, spec.parameters, spec.read_only])
+def make_pin(spec: ToolSpec) -> str:
+    return compute_digest([spec.name, spec.description, spec.parameters, spec.read_only])
 
 
-def _text(spec: ToolSpec) -> str:
+def _render_tool(spec: ToolSpec) -> str:
     schema = msgspec.json.format(msgspec.json.encode(spec.parameters, order="sorted"), indent=2).decode()
     hint = "The server says that it only reads.\n" if spec.read_only else ""
-    return printable(f"{spec.description}\n{hint}\n{schema}\n")
+    return escape_unprintable(f"{spec.description}\n{hint}\n{schema}\n")
 
 
-def _key(rule: Rule, spec: ToolSpec) -> str:
+def _make_pin_key(rule: Rule, spec: ToolSpec) -> str:
     return f"{rule.id or rule.tool} {spec.name}"
 
 
@@ -177,8 +179,8 @@ class _Rules(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """A time out of range, as older versions saved it, becomes the nearest: so the file can be written."""
-        if any(_in_range(rule) != rule for rule in self.rules):
-            msgspec.structs.force_setattr(self, "rules", tuple(map(_in_range, self.rules)))
+        if any(_clamp_times(rule) != rule for rule in self.rules):
+            msgspec.structs.force_setattr(self, "rules", tuple(map(_clamp_times, self.rules)))
 
 
 class _RawRules(msgspec.Struct, frozen=True):
@@ -194,24 +196,24 @@ class RuleBook:
         self._clock = clock or SystemClock()
         self.pins = ToolPins(self._home)
 
-    def all(self) -> tuple[Rule, ...]:
+    def list_rules(self) -> tuple[Rule, ...]:
         return self._file.read().rules
 
-    def readable(self) -> tuple[list[Rule], str]:
+    def list_readable(self) -> tuple[list[Rule], str]:
         """The rules that can be read, for a person to see, and what is wrong with the file; empty if it is sound."""
         rules: list[Rule] = []
         try:
-            return list(self.all()), ""
+            return list(self.list_rules()), ""
         except ConfigError as error:
             with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 for entry in msgspec.json.decode(self._file.path.read_bytes(), type=_RawRules).rules:
                     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                        rules.append(_in_range(msgspec.json.decode(entry, type=Rule)))
+                        rules.append(_clamp_times(msgspec.json.decode(entry, type=Rule)))
             return rules, str(error)
 
-    def of(self, root: str) -> tuple[Rule, ...]:
+    def list_applicable(self, root: str) -> tuple[Rule, ...]:
         """The rules in force in a project. Commands can write a home inside of it: then no rule there allows."""
-        rules = live(self.all(), self._clock.now_ms())
+        rules = select_live(self.list_rules(), self._clock.now_ms())
         if not rules:
             return ()
         real = os.path.realpath(root)
@@ -221,7 +223,7 @@ class RuleBook:
 
     def add(self, rule: Rule) -> Rule:
         """Keep a rule; the same one again only moves its expiry. InvalidInput if it is none."""
-        check(rule)
+        check_rule(rule)
         new_rule = stamp_rule(rule, self._clock.now_ms())
         if new_rule.scope == "project":
             new_rule = replace(new_rule, root=os.path.realpath(new_rule.root))
@@ -235,12 +237,12 @@ class RuleBook:
         """Take a rule away. NotFound if there is none of this id."""
         revoked: list[Rule] = []
 
-        def change(book: _Rules) -> _Rules:
+        def drop_rule(book: _Rules) -> _Rules:
             revoked.extend(rule for rule in book.rules if rule.id == id)
             return replace(book, rules=tuple(rule for rule in book.rules if rule.id != id))
 
-        if any(rule.id == id for rule in self.all()):
-            self._file.change(change)
+        if any(rule.id == id for rule in self.list_rules()):
+            self._file.change(drop_rule)
         if not revoked:
             raise NotFound(f"there is no rule {id!r}; see them with: treadle rules")
         self.forget_use(id)
@@ -262,7 +264,7 @@ class RuleBook:
             with suppress(OSError):
                 path.unlink()
 
-    def last_used_ms(self, id: str) -> int:
+    def read_last_use_ms(self, id: str) -> int:
         with suppress(OSError):
             return 0 if (path := self._use_file(id)) is None else round(path.stat().st_mtime * 1000)
         return 0
@@ -272,21 +274,21 @@ class RuleBook:
         return self._home / USE_FOLDER / id if _ID.fullmatch(id) else None
 
 
-def live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:
+def select_live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:
     return tuple(rule for rule in rules if not rule.expires_ms or rule.expires_ms > now_ms)
 
 
 def stamp_rule(rule: Rule, now_ms: int) -> Rule:
-    return replace(rule, id=rule.id or new_id("r"), created_ms=rule.created_ms or now_ms)
+    return replace(rule, id=rule.id or make_id("r"), created_ms=rule.created_ms or now_ms)
 
 
-def _in_range(rule: Rule) -> Rule:
+def _clamp_times(rule: Rule) -> Rule:
     expires_ms = min(rule.expires_ms, LATEST_EXPIRY_MS) if rule.expires_ms >= 0 else 1
     created_ms = max(0, min(rule.created_ms, LATEST_EXPIRY_MS))
     return replace(rule, expires_ms=expires_ms, created_ms=created_ms)
 
 
-def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:
+def collect_rules(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:
     """A chat's own rules, those of the project, those of the user. ConfigError if the stored ones cannot be read."""
-    stored_rules = book.of(root) if book is not None and root else ()
-    return (*live(options.rules, now_ms), *stored_rules)
+    stored_rules = book.list_applicable(root) if book is not None and root else ()
+    return (*select_live(options.rules, now_ms), *stored_rules)

@@ -14,9 +14,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.adapters.policy.sensitive_files import fold_case, is_literal, literal, matches, names
+from treadle.adapters.policy.sensitive_files import escape_path, fold_case, is_literal, matches_path, resolve_names
 from treadle.base.file_system import is_below
-from treadle.base.inert import printable
+from treadle.base.inert import escape_unprintable
 from treadle.diff.changes import CACHES
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import READ_TOOL
@@ -79,11 +79,11 @@ def find_secrets(root: str, top: int) -> tuple[str, ...]:
     """The secret files below an open folder, relative to it, the nearest first, built folders last; of a link its
     target. At most 20,000 entries are looked at; deep in the tree a new file is found after two seconds."""
     status = os.fstat(top)
-    return _search_of(root, status.st_dev, status.st_ino).find(top)
+    return _get_search(root, status.st_dev, status.st_ino).find(top)
 
 
 @lru_cache(maxsize=16)
-def _search_of(root: str, _device: int, _inode: int) -> "_SecretSearch":
+def _get_search(root: str, _device: int, _inode: int) -> "_SecretSearch":
     return _SecretSearch(root)
 
 
@@ -102,7 +102,7 @@ class _SecretSearch:
         with self._lock:
             if time.monotonic() < self._until and (secrets := self._search_shallow(top)) is not None:
                 return tuple(dict.fromkeys((*secrets, *self._deep_secrets)))
-            return self._search(top)
+            return self._search_all(top)
 
     def _search_shallow(self, top: int) -> list[str] | None:
         """The secrets in the root and its own folders; None if they have other folders than at the last search."""
@@ -111,10 +111,10 @@ class _SecretSearch:
             listing = _list_folder(folder, top, self._listings.get(folder))
             if listing is None or (listing.folders, listing.built) != (old.folders, old.built):
                 return None
-            secrets += self._secrets_in(listing, top)
+            secrets += self._iterate_secrets(listing, top)
         return secrets
 
-    def _secrets_in(self, listing: _Listing, top: int) -> Iterator[str]:
+    def _iterate_secrets(self, listing: _Listing, top: int) -> Iterator[str]:
         real_root = os.path.realpath(self._root) if listing.links else ""
         for path in listing.links:  # where it leads, if that lies in the project
             real = os.path.realpath(os.path.join(real_root, path))
@@ -122,7 +122,7 @@ class _SecretSearch:
                 yield os.path.relpath(real, real_root)
         yield from (path for path in listing.files if _is_secret(os.path.basename(path), path, top))
 
-    def _search(self, top: int) -> tuple[str, ...]:
+    def _search_all(self, top: int) -> tuple[str, ...]:
         listings, self._listings, self._shallow = self._listings, {}, {}
         shallow_secrets: dict[str, None] = {}
         deep_secrets: dict[str, None] = {}
@@ -140,7 +140,7 @@ class _SecretSearch:
             is_shallow = "/" not in folder
             if is_shallow:
                 self._shallow[folder] = listing
-            (shallow_secrets if is_shallow else deep_secrets).update(dict.fromkeys(self._secrets_in(listing, top)))
+            (shallow_secrets if is_shallow else deep_secrets).update(dict.fromkeys(self._iterate_secrets(listing, top)))
         self._deep_secrets = tuple(deep_secrets)
         self._until = time.monotonic() + _REMEMBERED_S
         return tuple(shallow_secrets | deep_secrets)
@@ -148,7 +148,10 @@ class _SecretSearch:
 
 def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | None:
     try:
-        if cached is not None and _stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == cached.stamp:
+        if (
+            cached is not None
+            and _make_stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == cached.stamp
+        ):
             return cached
         fd = os.open(folder or ".", _OPEN | os.O_DIRECTORY, dir_fd=top)
     except OSError:
@@ -156,7 +159,7 @@ def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | N
     folders, built, links, files = list[str](), list[str](), list[str](), list[str]()
     count = 0
     try:
-        stamp = _stamp(os.fstat(fd))
+        stamp = _make_stamp(os.fstat(fd))
         with os.scandir(fd) as entries:
             for entry in entries:
                 count += 1
@@ -165,7 +168,7 @@ def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | N
                 if entry.is_dir(follow_symlinks=False):
                     if name not in _INSTALLED:
                         (built if name in _BUILT else folders).append(path)
-                elif any(map(_SECRET_NAME.fullmatch, _plain_names(name))):
+                elif any(map(_SECRET_NAME.fullmatch, _list_plain_names(name))):
                     (links if entry.is_symlink() else files).append(path)
     except OSError:
         return None
@@ -174,28 +177,30 @@ def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | N
     return _Listing(stamp, count, tuple(folders), tuple(built), tuple(links), tuple(files))
 
 
-def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+def _make_stamp(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def named_secrets(root: str, folder: str, words: Iterable[str]) -> tuple[str, ...]:
+def find_named_secrets(root: str, folder: str, words: Iterable[str]) -> tuple[str, ...]:
     """Those of these words that name a secret file, relative to the root. `folder` is where they are looked up."""
     paths = [os.path.join(folder, word) for word in words if word and "\0" not in word]
-    inside = (name for path in paths for name in names(root, path) if name != ".." and not name.startswith("../"))
+    inside = (
+        name for path in paths for name in resolve_names(root, path) if name != ".." and not name.startswith("../")
+    )
     secrets = [path for name in inside if _is_secret(os.path.basename(name), path := os.path.join(root, name))]
     return tuple(dict.fromkeys(os.path.relpath(os.path.realpath(path), os.path.realpath(root)) for path in secrets))
 
 
-def words_of(command: str) -> list[str]:
+def split_words(command: str) -> list[str]:
     return [word for word in _WORDS.split(command) if word][:_MOST_WORDS]
 
 
-def still_hidden(root: str, paths: Iterable[str], rules: Sequence[Rule], hashes: Mapping[str, str]) -> Iterator[str]:
+def select_hidden(root: str, paths: Iterable[str], rules: Sequence[Rule], hashes: Mapping[str, str]) -> Iterator[str]:
     allowing = (rule for rule in rules if rule.pattern and rule.effect == "allow" and rule.tool == READ_TOOL)
     # A pattern that happens to include the file does not count: it must be named.
     patterns = [rule.pattern for rule in allowing if is_literal(rule.pattern)]
     for path in paths:
-        if not any(matches(pattern, path) for pattern in patterns) and not _is_known(root, path, hashes):
+        if not any(matches_path(pattern, path) for pattern in patterns) and not _is_known(root, path, hashes):
             yield path
 
 
@@ -203,11 +208,11 @@ def explain(paths: Sequence[str]) -> tuple[str, tuple[Offer, ...], str]:
     """Why a person is asked about a call that names these files, the rules to offer, and what to do beforehand."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     reason = f"it names {paths[0]}{more}, which may hold secrets and is hidden from commands and tools"
-    rules = [Rule("allow", READ_TOOL, literal(path)) for path in paths]
-    covers = [printable(f"reading {path}, by tools and by commands") for path in paths]
+    rules = [Rule("allow", READ_TOOL, escape_path(path)) for path in paths]
+    covers = [escape_unprintable(f"reading {path}, by tools and by commands") for path in paths]
     offers = tuple(Offer(*each, "every other file that may hold secrets") for each in zip(rules, covers, strict=True))
-    way_out = f"A person can allow it with: treadle rules add --allow {literal(paths[0])} --tool {READ_TOOL}."
-    return printable(reason), offers, printable(way_out)
+    way_out = f"A person can allow it with: treadle rules add --allow {escape_path(paths[0])} --tool {READ_TOOL}."
+    return escape_unprintable(reason), offers, escape_unprintable(way_out)
 
 
 def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
@@ -218,7 +223,7 @@ def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
     return False
 
 
-def _plain_names(name: str) -> tuple[str, ...]:
+def _list_plain_names(name: str) -> tuple[str, ...]:
     """The name in small letters, and the names of the files that it may be a copy of: Vim puts a dot before them."""
     plain = fold_case(name)
     match = _BACKUP.fullmatch(plain)
@@ -228,7 +233,7 @@ def _plain_names(name: str) -> tuple[str, ...]:
 
 
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
-    plain_names = _plain_names(name)
+    plain_names = _list_plain_names(name)
     if not any(map(_SECRET_NAME.fullmatch, plain_names)):
         return False
     by_any_content = any(map(_SECRET.fullmatch, plain_names))

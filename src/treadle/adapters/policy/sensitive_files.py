@@ -17,7 +17,7 @@ from treadle.diff.changes import CACHES
 WILD = re.compile(r"[*?\[\]{}\\]")
 
 
-def matches(pattern: str, path: str) -> bool:
+def matches_path(pattern: str, path: str) -> bool:
     return _compile_pattern(pattern).fullmatch(fold_case(path)) is not None
 
 
@@ -25,7 +25,7 @@ def fold_case(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def literal(path: str) -> str:
+def escape_path(path: str) -> str:
     escaped = WILD.sub(lambda match: f"\\{match[0]}", path)
     return escaped if "/" in escaped else f"/{escaped}"
 
@@ -170,7 +170,7 @@ class Sensitive(msgspec.Struct, frozen=True):
 
 def find(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """Why a file is sensitive: by its name, by the file that it leads to, or by links to it."""
-    known_names = names(root, path)
+    known_names = resolve_names(root, path)
     by_name = next(filter(None, (judge(name, user_patterns) for name in known_names)), None)
     return by_name or next(find_linked(root, known_names[-1:], user_patterns), None)
 
@@ -178,7 +178,7 @@ def find(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive |
 def find_linked(root: str, paths: Iterable[str], user_patterns: Mapping[str, bool]) -> Iterator[Sensitive]:
     """Why files are sensitive by links to them: with `CLAUDE.md -> docs/ai.md`, agents obey `docs/ai.md`. Paths are
     free of links. Links are looked for in the root and its hidden folders."""
-    targets = _link_targets(root) if root else {}
+    targets = _list_link_targets(root) if root else {}
     for path in paths if targets else ():
         for target, link in targets.items():
             if is_below(path, target) and (sensitive := judge(link + path[len(target) :], user_patterns)) is not None:
@@ -187,7 +187,7 @@ def find_linked(root: str, paths: Iterable[str], user_patterns: Mapping[str, boo
 
 def find_new(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """The reason why a new file of the project is sensitive by its name; None if it exists, or lies in a cache."""
-    name = names(root, path)[-1]
+    name = resolve_names(root, path)[-1]
     folders = name.split("/")
     if "~" in folders or name.startswith(("/", "../")):  # in the home, or elsewhere outside of the project
         return None
@@ -196,7 +196,7 @@ def find_new(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensiti
     return judge_new(name, user_patterns)
 
 
-def _link_targets(root: str) -> dict[str, str]:
+def _list_link_targets(root: str) -> dict[str, str]:
     """By target, the links of the root and of its hidden folders that lead to places in the project."""
     top = os.path.realpath(root)
     targets: dict[str, str] = {}
@@ -219,10 +219,10 @@ def _link_targets(root: str) -> dict[str, str]:
 
 def judge(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     for pattern in reversed(tuple(user_patterns)):
-        if matches(pattern, name):
+        if matches_path(pattern, name):
             return None if user_patterns[pattern] else Sensitive(name, pattern, OWN_PATTERN)
     for pattern in reversed(DEFAULTS):
-        if matches(pattern, name):
+        if matches_path(pattern, name):
             return None if DEFAULTS[pattern] else Sensitive(name, pattern, _WHY[pattern])
     return None
 
@@ -232,12 +232,12 @@ def judge_new(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     hidden = any(part.startswith(".") for part in name.split("/"))
     if (sensitive := judge(name, user_patterns)) is not None or not hidden:
         return sensitive
-    if any(matches(pattern, name) for pattern in (*user_patterns, *_SAFE, *_HARMLESS_DOT_FILES)):
+    if any(matches_path(pattern, name) for pattern in (*user_patterns, *_SAFE, *_HARMLESS_DOT_FILES)):
         return None
     return Sensitive(name, _DOT_PATTERN, NEW_DOT_FILE)
 
 
-def names(root: str, path: str) -> tuple[str, ...]:
+def resolve_names(root: str, path: str) -> tuple[str, ...]:
     """A path inside the root as it is spelled, and as it is when links are followed; each relative to the root."""
     if not root or "\0" in path:
         return (os.path.normpath(path),)

@@ -21,12 +21,22 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.policy import changes, rules, word_verdicts
-from treadle.adapters.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns
-from treadle.adapters.policy.rules import RuleBook, ToolPins, rules_of
+from treadle.adapters.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, find_concerns
+from treadle.adapters.policy.rules import RuleBook, ToolPins, collect_rules
 from treadle.adapters.policy.sensitive_files import find_linked
 from treadle.adapters.policy.shell.model import Part
 from treadle.adapters.policy.word_verdicts import Approved, Case, Need
-from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, join_choices, within, without
+from treadle.base.host_patterns import (
+    ALL,
+    READY,
+    check_pattern,
+    exclude_hosts,
+    expand,
+    get_host_family,
+    is_within,
+    join_choices,
+    make_choice,
+)
 from treadle.base.types import SystemClock
 from treadle.diff.changes import is_folder
 from treadle.errors import ConfigError, InvalidInput
@@ -83,21 +93,21 @@ class StandardPolicy:
         # The actions of sub-agents are judged in their own chats, which have this chat's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
         is_closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
-        if is_closed and spec.command_in(invocation.arguments) is None:
+        if is_closed and spec.find_command(invocation.arguments) is None:
             return Verdict("deny", _READ_ONLY.format(spec.name))
         try:
-            applicable_rules = rules_of(self._book, invocation.root, options, self._now_ms())
+            applicable_rules = collect_rules(self._book, invocation.root, options, self._now_ms())
         except ConfigError as error:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
-        act = changes.act_of(spec, invocation)
-        has_rule = any(rules.names(rule, spec) for rule in applicable_rules)
+        act = changes.find_act(spec, invocation)
+        has_rule = any(rules.matches_tool(rule, spec) for rule in applicable_rules)
         if spec.read_only and not spec.needs_approval and not has_rule and not act.files:
             return Verdict("allow")
         case = Case(spec, invocation, options, applicable_rules, act, self._pins, self.every_command(options))
-        stopped = _stop_by_network(case) or _stopped_by_words(case)
+        stopped = _stop_by_network(case) or _stop_by_words(case)
         if is_closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
-        return _with_standing_network(case, stopped or _by_words_or_review(case))
+        return _add_standing_network(case, stopped or _judge_beforehand(case))
 
     async def judge(
         self,
@@ -114,18 +124,18 @@ class StandardPolicy:
     def _judge(
         self, spec: ToolSpec, invocation: Invocation, options: ChatOptions, rehearsal: Rehearsal | None
     ) -> Verdict:
-        applicable_rules = rules_of(self._book, invocation.root, options, self._now_ms())
-        case = Case(spec, invocation, options, applicable_rules, changes.act_of(spec, invocation), self._pins)
+        applicable_rules = collect_rules(self._book, invocation.root, options, self._now_ms())
+        case = Case(spec, invocation, options, applicable_rules, changes.find_act(spec, invocation), self._pins)
         if rehearsal is None:
-            return word_verdicts.verdict(case) if case.act.kind == "job" else _judge_unrehearsed(case)
+            return word_verdicts.judge_by_words(case) if case.act.kind == "job" else _judge_unrehearsed(case)
         if rehearsal.command:
             # A call that commits the changes of a background command is judged as that command, in the folder and with
             # the variables that it was started with.
             shell = case.invocation.shell if rehearsal.shell is None else rehearsal.shell
             arguments = {"command": rehearsal.command, "background": True}
             command_call = replace(invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
-            case = replace(case, invocation=command_call, act=changes.command_act(rehearsal.command, command_call))
-        if (denied := changes.stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
+            case = replace(case, invocation=command_call, act=changes.find_command_act(rehearsal.command, command_call))
+        if (denied := changes.find_stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
             return word_verdicts.deny_by_rule(denied)
         if case.spec.job_argument and invocation.by_person:
             return Verdict("allow", _BY_PERSON)
@@ -135,49 +145,51 @@ class StandardPolicy:
             return Verdict("allow", HARMLESS if case.act.kind == "command" else "")
         if options.mode == "read-only":
             return Verdict("discard", _DISCARDED, case.act.finding.severity)
-        return _by_changes(case, rehearsal)
+        return _judge_by_changes(case, rehearsal)
 
     def _note_use(self, root: str, options: ChatOptions, verdict: Verdict) -> None:
         """A rule was used if the verdict names it, or lets the call reach its hosts."""
         if self._book is None or not (verdict.reason or verdict.network):
             return
         with suppress(ConfigError):
-            applicable_rules = rules_of(self._book, root, options, self._now_ms())
+            applicable_rules = collect_rules(self._book, root, options, self._now_ms())
             reason, network = verdict.reason, verdict.network
-            self._book.note_use(r for r in applicable_rules if rules.in_words(r) in reason or _opens(r, network))
+            self._book.note_use(
+                r for r in applicable_rules if rules.describe_rule(r) in reason or _allows_network(r, network)
+            )
 
 
-def _stopped_by_words(case: Case) -> Verdict | None:
+def _stop_by_words(case: Case) -> Verdict | None:
     """The refusal, or one question with all reasons. An approved text is not asked about again (decision 0010)."""
-    stopped, secret = word_verdicts.find_stopping_verdict(case), word_verdicts.names_secret(case)
+    stopped, secret = word_verdicts.find_stopping_verdict(case), word_verdicts.ask_about_secret(case)
     if stopped is None or stopped.decision == "deny":
         return stopped or secret
-    if _words_are_approved(case):
+    if _has_approved_words(case):
         return None
     if secret is None or secret.decision == "deny":
         return stopped
     return replace(stopped, reason=f"{stopped.reason}; {secret.reason}", offers=(*stopped.offers, *secret.offers))
 
 
-def _words_are_approved(case: Case) -> bool:
+def _has_approved_words(case: Case) -> bool:
     """True if a person approved this command. A call that commits the changes of a job was approved by its effect."""
     is_command = case.act.kind == "command" and not case.spec.job_argument
     return is_command and case.invocation.approved and _can_be_rehearsed(case)
 
 
-def _by_words_or_review(case: Case) -> Verdict:
+def _judge_beforehand(case: Case) -> Verdict:
     act, mode, allow_reason = case.act, case.options.mode, ""
     if not _can_be_rehearsed(case) or (act.kind == "edit" and mode == "confirm"):
-        return word_verdicts.verdict(case)
+        return word_verdicts.judge_by_words(case)
     if act.kind == "command" and mode != "read-only":
-        if mode == "confirm" and not _words_are_approved(case):
-            by_words = word_verdicts.verdict(case)
+        if mode == "confirm" and not _has_approved_words(case):
+            by_words = word_verdicts.judge_by_words(case)
             if by_words.decision != "allow":
                 return by_words
             allow_reason = by_words.reason
-        wants = _missing_hosts(case)
+        wants = _find_missing_hosts(case)
         if wants and not word_verdicts.find_allow_reason(case):  # a trusted command is tried without them
-            return _network_question(case, wants)
+            return _ask_for_network(case, wants)
     return Verdict("review", allow_reason, act.finding.severity, changes.render_call(case.invocation, act))
 
 
@@ -191,7 +203,7 @@ def _can_be_rehearsed(case: Case) -> bool:
 def _judge_unrehearsed(case: Case) -> Verdict:
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
-    by_words = word_verdicts.verdict(case)
+    by_words = word_verdicts.judge_by_words(case)
     arguments = case.invocation.arguments
     outlives_call = case.act.kind == "command" and (arguments.get("background") or arguments.get("pty"))
     if by_words.decision == "allow" and case.options.mode != "autopilot" and outlives_call:
@@ -203,12 +215,12 @@ def _judge_unrehearsed(case: Case) -> Verdict:
 
 
 # -- verdicts by the changes ------------------------------------------------------------------------------------------
-def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
+def _judge_by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     edit = case.act.kind == "edit"
     paths = (decode_path(file.path) for file in rehearsal.files if not is_folder(file))
     spelled = case.sensitive if edit else tuple(find_linked(case.root, paths, case.options.sensitive))
     change_set = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, spelled)
-    approved = word_verdicts.approved_by_words(case) if _words_are_approved(case) else Approved()
+    approved = word_verdicts.find_approved_reasons(case) if _has_approved_words(case) else Approved()
     passed_kinds = {"sensitive"} if case.options.auto_approve_sensitive_edits else set()
     if case.invocation.reaches:  # the person who let it reach a registry let it install
         passed_kinds.add("installed")
@@ -216,15 +228,17 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     trusting = bool(allow_reason) or case.options.mode in ("auto-edit", "autopilot")
     raised = tuple(
         each
-        for each in concerns(change_set, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
+        for each in find_concerns(
+            change_set, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule]
+        )
         if not approved.covers(each) and each.kind not in passed_kinds
         if not trusting or each.kind in ALWAYS_ASKED
     )
     every = case.options.mode in ("review", "confirm") and not approved.confirmed
-    need = _need(case, rehearsal, raised, every=every and not trusting)
+    need = _find_need(case, rehearsal, raised, every=every and not trusting)
     if need is None:
         by_changes = f"auto-approved (what it changes raises no concern; {word_verdicts.render_rating(case.act)})"
-        return Verdict("allow", allow_reason or (word_verdicts.sensitive_passed(case) if edit else by_changes))
+        return Verdict("allow", allow_reason or (word_verdicts.explain_sensitive_pass(case) if edit else by_changes))
     if edit:
         return word_verdicts.ask_or_deny(case, need)
     if case.options.interactive:
@@ -233,23 +247,25 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity, unasked=True)
 
 
-def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every: bool) -> Need | None:
+def _find_need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every: bool) -> Need | None:
     """Return what a person must be asked: the concerns, and with `every` all changes that no rule allows."""
     edit, tool = case.act.kind == "edit", case.invocation.name
     if raised:
         reason = "; ".join(each.reason for each in raised)
         if edit and all(each.kind == "sensitive" for each in raised):
-            return word_verdicts.sensitive_need([path for each in raised for path in each.paths], reason, tool)
+            return word_verdicts.make_sensitive_need([path for each in raised for path in each.paths], reason, tool)
         if edit or any(each.kind in ALWAYS_ASKED for each in raised):
             return Need(reason, way_out=word_verdicts.SENSITIVE_WAY)
-        return word_verdicts.command_need(case, reason)
+        return word_verdicts.find_command_need(case, reason)
     if not every:
         return None
     if not edit:
-        return word_verdicts.command_need(case, f"in mode {case.options.mode} every change is asked for")
+        return word_verdicts.find_command_need(case, f"in mode {case.options.mode} every change is asked for")
     paths = [decode_path(file.path) for file in rehearsal.files if not is_folder(file)]
-    open_paths = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
-    return word_verdicts.edit_need(case, open_paths) if open_paths else None
+    open_paths = [
+        path for path in paths if rules.find_rule_allowing_file(case.rules, tool, (path,), sensitive=False) is None
+    ]
+    return word_verdicts.find_edit_need(case, open_paths) if open_paths else None
 
 
 # -- the network (S-03): hosts that standing rules allow, and the question if a command needs more. An approval opens
@@ -271,22 +287,24 @@ def _stop_by_network(case: Case) -> Verdict | None:
     """Return the refusal of a command whose text needs a denied host, even if other rules allow it (S-07)."""
     if case.act.kind != "command" or not case.act.finding.network:
         return None
-    hosts = expand(hosts_in(case.act.parts))
+    hosts = expand(find_hosts(case.act.parts))
     for rule in (rule for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"):
-        if rule.pattern == ALL or any(within((host,), (rule.pattern,)) for host in hosts):
+        if rule.pattern == ALL or any(is_within((host,), (rule.pattern,)) for host in hosts):
             return word_verdicts.deny_by_rule(rule)
     return None
 
 
-def _with_standing_network(case: Case, verdict: Verdict) -> Verdict:
+def _add_standing_network(case: Case, verdict: Verdict) -> Verdict:
     """The verdict by words, with the network that standing rules allow; an approval allows what its words need, too."""
     if case.act.kind != "command":
         return verdict
-    wants = _missing_hosts(case)
+    wants = _find_missing_hosts(case)
     if verdict.decision == "ask" and wants and not verdict.wants:
-        reason = f"{verdict.reason}; {_network_reason(wants)}" if verdict.reason else _network_reason(wants)
-        verdict = replace(verdict, reason=reason, offers=(*verdict.offers, *_network_offers(wants)), wants=wants)
-    return replace(verdict, network=_allowed_hosts(case), barred=tuple(_denied_hosts(case)))
+        reason = (
+            f"{verdict.reason}; {_render_network_reason(wants)}" if verdict.reason else _render_network_reason(wants)
+        )
+        verdict = replace(verdict, reason=reason, offers=(*verdict.offers, *_make_network_offers(wants)), wants=wants)
+    return replace(verdict, network=_collect_allowed_hosts(case), barred=tuple(_list_denied_hosts(case)))
 
 
 def _ask_after_failure(case: Case, rehearsal: Rehearsal) -> Verdict | None:
@@ -296,27 +314,27 @@ def _ask_after_failure(case: Case, rehearsal: Rehearsal) -> Verdict | None:
         return None
     wants = tuple(rehearsal.wants_network.split())
     if wants == (ALL,):
-        wants = _find_unreachable_hosts(case, hosts_in(case.act.parts)) or wants
-    denied = _denied_hosts(case)
-    wants = tuple(host for host in wants if host == ALL or not within((host,), denied)) if ALL not in denied else ()
+        wants = _find_unreachable_hosts(case, find_hosts(case.act.parts)) or wants
+    denied = _list_denied_hosts(case)
+    wants = tuple(host for host in wants if host == ALL or not is_within((host,), denied)) if ALL not in denied else ()
     if not options.interactive or not wants:
         return None
-    question = _network_question(case, wants)
+    question = _ask_for_network(case, wants)
     return replace(question, approval_text=f"{changes.render_call(case.invocation, case.act)}\n\n{rehearsal.diff_text}")
 
 
-def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:
+def find_hosts(parts: Iterable[Part]) -> tuple[str, ...]:
     """The hosts that the words of commands name, as patterns: by addresses, or by a package manager."""
-    return tuple(dict.fromkeys(host for part in parts for host in _hosts_of(part)))
+    return tuple(dict.fromkeys(host for part in parts for host in _iterate_hosts(part)))
 
 
-def _hosts_of(part: Part) -> Iterator[str]:
+def _iterate_hosts(part: Part) -> Iterator[str]:
     has_address = False
     for word in part.words[1:]:
         for name, port, login in re.findall(_ADDRESS, word):
-            host = family((name or login).lower())
+            host = get_host_family((name or login).lower())
             try:
-                yield check(f"{host}:{port}" if port and host not in READY else host)
+                yield check_pattern(f"{host}:{port}" if port and host not in READY else host)
                 has_address = True
             except InvalidInput:  # a host of this machine, or none at all
                 continue
@@ -327,54 +345,56 @@ def _hosts_of(part: Part) -> Iterator[str]:
         yield _FAMILIES[program]
 
 
-def _allowed_hosts(case: Case) -> NetworkChoice:
+def _collect_allowed_hosts(case: Case) -> NetworkChoice:
     """By standing rules, without denied ones. As "all hosts" has no exceptions, a denied host voids such a rule."""
     allowed: NetworkChoice = False
-    denied = _denied_hosts(case)
+    denied = _list_denied_hosts(case)
     for rule in case.rules:
         if rule.tool == NETWORK_TOOL and rule.effect == "allow" and not (denied and rule.pattern == ALL):
-            allowed = join_choices(allowed, choice((rule.pattern,)))
-    return without(allowed, denied)
+            allowed = join_choices(allowed, make_choice((rule.pattern,)))
+    return exclude_hosts(allowed, denied)
 
 
-def _opens(rule: Rule, network: NetworkChoice) -> bool:
+def _allows_network(rule: Rule, network: NetworkChoice) -> bool:
     if rule.tool != NETWORK_TOOL or rule.effect != "allow":
         return False
-    return network and rule.pattern == ALL if isinstance(network, bool) else within((rule.pattern,), network)
+    return network and rule.pattern == ALL if isinstance(network, bool) else is_within((rule.pattern,), network)
 
 
-def _denied_hosts(case: Case) -> list[str]:
+def _list_denied_hosts(case: Case) -> list[str]:
     return [rule.pattern for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"]
 
 
 def _find_unreachable_hosts(case: Case, hosts: Sequence[str]) -> tuple[str, ...]:
-    reach = _reachable_hosts(case)
-    return () if reach is True else tuple(host for host in hosts if not within((host,), reach or ()))
+    reach = _collect_reachable_hosts(case)
+    return () if reach is True else tuple(host for host in hosts if not is_within((host,), reach or ()))
 
 
-def _missing_hosts(case: Case) -> tuple[str, ...]:
+def _find_missing_hosts(case: Case) -> tuple[str, ...]:
     if not case.act.finding.network:
         return ()
-    hosts = hosts_in(case.act.parts)
-    return _find_unreachable_hosts(case, hosts) if hosts else () if _reachable_hosts(case) else (ALL,)
+    hosts = find_hosts(case.act.parts)
+    return _find_unreachable_hosts(case, hosts) if hosts else () if _collect_reachable_hosts(case) else (ALL,)
 
 
-def _reachable_hosts(case: Case) -> NetworkChoice:
-    chats, call_reach = (without(each, _denied_hosts(case)) for each in (case.options.network, case.invocation.network))
-    return join_choices(join_choices(chats, call_reach), _allowed_hosts(case))
+def _collect_reachable_hosts(case: Case) -> NetworkChoice:
+    chats, call_reach = (
+        exclude_hosts(each, _list_denied_hosts(case)) for each in (case.options.network, case.invocation.network)
+    )
+    return join_choices(join_choices(chats, call_reach), _collect_allowed_hosts(case))
 
 
-def _network_question(case: Case, wants: tuple[str, ...]) -> Verdict:
+def _ask_for_network(case: Case, wants: tuple[str, ...]) -> Verdict:
     way_out = f"A person can start it with --network {','.join(wants)}."
-    need = Need(_network_reason(wants), _network_offers(wants), way_out)
+    need = Need(_render_network_reason(wants), _make_network_offers(wants), way_out)
     return replace(word_verdicts.ask_or_deny(case, need), wants=wants)
 
 
-def _network_reason(wants: Sequence[str]) -> str:
+def _render_network_reason(wants: Sequence[str]) -> str:
     return "it needs the network" + ("" if wants == (ALL,) else f": {', '.join(wants)}")
 
 
-def _network_offers(wants: Sequence[str]) -> tuple[Offer, ...]:
+def _make_network_offers(wants: Sequence[str]) -> tuple[Offer, ...]:
     scopes: tuple[RuleScope, ...] = ("once", *STANDING)
     offers = []
     for host in [host for host in wants if host != ALL][:_MOST_HOSTS]:

@@ -40,17 +40,17 @@ class Trust:
     def is_trusted(self, path: str, content: bytes) -> bool:
         """True if a person trusted this file with exactly this content. Use these bytes; do not read the file again."""
         real = os.path.realpath(path)
-        if self._reachable_from(real):
+        if self._is_reachable_from(real):
             return False
         digest = hashlib.sha256(content).hexdigest()
-        return any(file.path == real and file.sha256 == digest for file in self.all())
+        return any(file.path == real and file.sha256 == digest for file in self.list_trusted())
 
-    def all(self) -> tuple[Trusted, ...]:
+    def list_trusted(self) -> tuple[Trusted, ...]:
         return self._file.read().files
 
     def add(self, path: str, content: bytes) -> Trusted:
         real = os.path.realpath(path)
-        if self._reachable_from(real):
+        if self._is_reachable_from(real):
             raise InvalidInput(f"Treadle's home {self._home} lies in the same project as {path}; move TREADLE_HOME")
         trusted_file = Trusted(real, hashlib.sha256(content).hexdigest(), SystemClock().now_ms())
         self._file.change(lambda book: replace(book, files=(*(f for f in book.files if f.path != real), trusted_file)))
@@ -59,13 +59,13 @@ class Trust:
     def remove(self, path: str) -> Trusted:
         """Trust the file no longer. NotFound if it was not trusted."""
         real = os.path.realpath(path)
-        removed_files = [file for file in self.all() if file.path == real]
+        removed_files = [file for file in self.list_trusted() if file.path == real]
         if not removed_files:
             raise NotFound(f"{path} is not trusted; list the trusted files with: treadle trust")
         self._file.change(lambda book: replace(book, files=tuple(f for f in book.files if f.path != real)))
         return removed_files[0]
 
-    def _reachable_from(self, real: str) -> bool:
+    def _is_reachable_from(self, real: str) -> bool:
         """True if the trust file lies in the project that the file belongs to: then the project could trust itself."""
         folders = Path(real).parents
         project = next((folder.parent for folder in folders if folder.name in FOLDERS), folders[0])
@@ -114,19 +114,19 @@ class Consent:
     def give(self, recipient: str) -> None:
         self._file.change(lambda book: replace(book, recipients=tuple(dict.fromkeys((*book.recipients, recipient)))))
 
-    def missing(self, model: str) -> str:
+    def find_unknown_recipient(self, model: str) -> str:
         """Return the recipient of this model's data. Empty if there is none, or if the user knows it already."""
         recipient = self._recipient_of(model)
         return "" if not recipient or self.is_given(recipient, model.partition(":")[0]) else recipient
 
     def disclose(self, model: str) -> str:
         """Return the notice to show now about this model, and record it as shown. Empty if already shown."""
-        if recipient := self.missing(model):
+        if recipient := self.find_unknown_recipient(model):
             self.give(recipient)
-        return disclosure(recipient) if recipient else ""
+        return render_disclosure(recipient) if recipient else ""
 
 
-def disclosure(recipient: str) -> str:
+def render_disclosure(recipient: str) -> str:
     return (
         f"your messages, the files that the model reads and the output of commands are sent to {recipient}; "
         "known secrets are taken out"

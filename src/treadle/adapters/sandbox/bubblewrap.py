@@ -20,10 +20,10 @@ from pathlib import Path
 from treadle.adapters.sandbox import landlock
 from treadle.adapters.sandbox.launch.handover import GO_FD, INFO_FD
 from treadle.adapters.sandbox.launch.hold import ALIVE_FD, Holder
-from treadle.adapters.sandbox.launcher import Launcher, at_folder, in_world
-from treadle.adapters.sandbox.places import STAND_INS, own_python
+from treadle.adapters.sandbox.launcher import Launcher, map_to_copy, wrap_in_world
+from treadle.adapters.sandbox.places import STAND_INS, list_python_folders
 from treadle.adapters.sandbox.seccomp import Filter, assemble
-from treadle.base.file_system import folders_between, is_below, replace_file
+from treadle.base.file_system import is_below, list_folders_between, replace_file
 from treadle.errors import SandboxError
 from treadle.ports import sandbox
 from treadle.ports.sandbox import Confinement, Direct, Hosts, Live, Sandbox, Unwritable, View, WorldMount
@@ -74,24 +74,24 @@ class Bubblewrap(Sandbox):
         self._notes = os.path.join(scratch, "held")
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
-        _check(confinement)
+        _check_confinement(confinement)
         missing: list[str] = []
-        listening_sockets = listening()
-        folders, sockets = self._sockets(confinement, listening_sockets)
+        listening_sockets = list_listening_sockets()
+        folders, sockets = self._find_sockets(confinement, listening_sockets)
         sockets = [path for path in sockets if path not in confinement.covered_sockets]
         mounts = [
-            *self._outside(confinement),
-            *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
+            *self._list_outside_mounts(confinement),
+            *((folder, _make_overlay(folder, "--remount-ro", folder)) for folder in folders),
             *((path, ["--bind", path, path]) for path in confinement.writable),
             *self._hold_protected_paths(confinement, missing),
-            (confinement.root, self._root(confinement)),
+            (confinement.root, self._make_root_mount(confinement)),
         ]
         if isinstance(confinement.mount, Live):
             mounts += [
                 (each.path, ["--overlay-src", each.path, "--overlay", each.upper, each.work, each.path])
                 for each in confinement.mount.layers
             ]
-        mounts += [*self._home(confinement, listening_sockets), *_hide_paths(confinement)]
+        mounts += [*self._list_home_mounts(confinement, listening_sockets), *_hide_paths(confinement)]
         # An empty file in the place of each secret: a program that reads one goes on without it. A mount changes
         # nothing in the layer of a view, so the file is no part of the command's effect.
         mounts += [(path, ["--ro-bind", self._write("instead/empty", b""), path]) for path in confinement.secrets]
@@ -107,25 +107,25 @@ class Bubblewrap(Sandbox):
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._prepare_argv(argv, confinement)]
         self._filter = self._filter or assemble(Filter())
-        filter_file = self._content_file("filter", self._filter)
+        filter_file = self._write_content("filter", self._filter)
         line = ["/bin/sh", "-c", _OPEN_FILTER, filter_file, *words]
         if gitconfig := confinement.home.gitconfig.encode() if confinement.home else b"":
-            line = ["/bin/sh", "-c", _OPEN_FILES, filter_file, self._content_file("gitconfig", gitconfig), *words]
+            line = ["/bin/sh", "-c", _OPEN_FILES, filter_file, self._write_content("gitconfig", gitconfig), *words]
         if sockets:
             at = len(line) - len(words) + mounted
-            line = self._launcher.line("become.cover", {"paths": sockets, "at": at}, line)
+            line = self._launcher.build_line("become.cover", {"paths": sockets, "at": at}, line)
         if isinstance(network := confinement.network, Hosts):
             spec = {"patterns": list(network.patterns), "log": network.log, "port": sandbox.PROXY_PORT}
-            line = self._launcher.line("handover", spec, line)
+            line = self._launcher.build_line("handover", spec, line)
         if missing:
-            line = self._holding(confinement, missing, line)
+            line = self._make_hold_line(confinement, missing, line)
         world = confinement.world
         if world is not None and world.holder and confinement.mount in (Direct(), Unwritable(live=True)):
-            return in_world(self._launcher, line, world, "/")
+            return wrap_in_world(self._launcher, line, world, "/")
         return line
 
-    def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
-        return tuple(self._sockets(confinement, listening())[1])
+    def list_sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
+        return tuple(self._find_sockets(confinement, list_listening_sockets())[1])
 
     def _prepare_argv(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
@@ -133,41 +133,41 @@ class Bubblewrap(Sandbox):
             script = _LINGER.replace("{fd}", str(confinement.report_fd)).replace("{step_s}", str(_STEP_S))
             script = script.replace("{steps}", str(round(sandbox.LINGER_S / _STEP_S)))
             argv = [*_linger_shell(), "-c", script, "sh", *argv]
-        if not isinstance(confinement.network, sandbox.AllHosts) or landlock.version() < landlock.SCOPES:
+        if not isinstance(confinement.network, sandbox.AllHosts) or landlock.read_version() < landlock.SCOPES:
             return argv
-        return self._launcher.line("become.refuse_abstract_sockets", {}, argv)
+        return self._launcher.build_line("become.refuse_abstract_sockets", {}, argv)
 
     def tidy(self) -> None:
         if os.path.isdir(self._notes):
             with suppress(OSError):
                 Holder(self._notes).sweep()
 
-    def _outside(self, confinement: Confinement) -> Iterable[Mount]:
+    def _list_outside_mounts(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
         # /proc also has settings of the whole machine, which root may write without any capability: mount it read-only.
         yield "/proc", ["--proc", "/proc", "--remount-ro", "/proc"]
         for path in ("/tmp", "/dev/shm"):
             yield path, ["--perms", "1777", "--size", PRIVATE_SIZE, "--tmpfs", path]
         for folder in SOCKET_FOLDERS:
-            if _kind(folder) == stat.S_IFDIR:
+            if _read_kind(folder) == stat.S_IFDIR:
                 yield folder, ["--tmpfs", folder]
-        covered = {path for path in own_python() if is_below(path, "/tmp")}
+        covered = {path for path in list_python_folders() if is_below(path, "/tmp")}
         for path in (*PROGRAMS, *covered, *(NAME_SERVERS if isinstance(confinement.network, sandbox.AllHosts) else ())):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
 
-    def _sockets(self, confinement: Confinement, sockets: Iterable[str]) -> tuple[list[str], list[str]]:
+    def _find_sockets(self, confinement: Confinement, sockets: Iterable[str]) -> tuple[list[str], list[str]]:
         """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
         is no such folder. On a view those inside the project lead nowhere, too."""
         open_folders = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
         visible = (path for path in sockets if _is_visible(confinement, path))
         reached = [path for path in visible if not any(is_below(path, folder) for folder in open_folders)]
-        mounts = mount_points() if reached and self.views else ()
+        mounts = list_mount_points() if reached and self.views else ()
         device = os.stat(self._scratch).st_dev
-        folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}
+        folders = {path: find_settled_folder(path, device, mounts) if self.views else "" for path in reached}
         return sorted({*folders.values()} - {""}), sorted(path for path, folder in folders.items() if not folder)
 
-    def _home(self, confinement: Confinement, listening_sockets: Iterable[str]) -> Iterable[Mount]:
+    def _list_home_mounts(self, confinement: Confinement, listening_sockets: Iterable[str]) -> Iterable[Mount]:
         home = confinement.home
         if home is None:
             return
@@ -175,9 +175,9 @@ class Bubblewrap(Sandbox):
             yield path, ["--perms", "0755", "--size", PRIVATE_SIZE, "--tmpfs", path]
         for path in home.visible:
             daemons = self._can_overlay(path) and any(is_below(each, path) for each in listening_sockets)
-            yield path, _overlay(path, "--remount-ro", path) if daemons else ["--ro-bind-try", path, path]
+            yield path, _make_overlay(path, "--remount-ro", path) if daemons else ["--ro-bind-try", path, path]
         for path in home.caches:
-            yield path, _overlay(path) if self._can_overlay(path) else ["--ro-bind-try", path, path]
+            yield path, _make_overlay(path) if self._can_overlay(path) else ["--ro-bind-try", path, path]
         if home.gitconfig:
             place = f"{home.path}/.gitconfig"
             yield place, ["--perms", "0644", "--file", _GITCONFIG_FD, place]
@@ -188,7 +188,7 @@ class Bubblewrap(Sandbox):
             return self.views and os.path.isdir(path) and os.stat(path).st_dev == os.stat(self._scratch).st_dev
         return False
 
-    def _root(self, confinement: Confinement) -> list[str]:
+    def _make_root_mount(self, confinement: Confinement) -> list[str]:
         root, world = confinement.root, confinement.world or WorldMount()
         source = world.folder or root
         layers = [word for layer in (source, *world.layers) for word in ("--overlay-src", layer)]
@@ -215,12 +215,12 @@ class Bubblewrap(Sandbox):
         between: set[str] = set()
         for protected_path in confinement.protected:
             path = self._find_path_to_hold(confinement, protected_path)
-            between.update(folders_between(confinement.root, path))
-            if _kind(path) and not self._is_held(path):
+            between.update(list_folders_between(confinement.root, path))
+            if _read_kind(path) and not self._is_held(path):
                 yield path, ["--ro-bind", path, path]
             elif isinstance(confinement.mount, Direct) and path not in missing:
                 missing.append(path)
-                yield path, ["--ro-bind", self._stand_in(path), path]
+                yield path, ["--ro-bind", self._make_stand_in(path), path]
         if isinstance(confinement.mount, Direct):  # a folder of an overlay's lower layer cannot be renamed anyway
             for folder in between:
                 yield folder, ["--bind", folder, folder]
@@ -229,8 +229,8 @@ class Bubblewrap(Sandbox):
         """Return the path that must be held to protect a path: itself, or the first entry on its way that is not a
         folder. A link cannot be held; then it is the folder that contains the link."""
         root = confinement.root
-        for step in (*folders_between(root, protected_path), protected_path):
-            kind = _kind(step)
+        for step in (*list_folders_between(root, protected_path), protected_path):
+            kind = _read_kind(step)
             if kind == stat.S_IFLNK and os.path.dirname(step) == root:
                 raise SandboxError(
                     f"{step} is a link on the way to {protected_path}, and a link cannot be protected from "
@@ -242,19 +242,19 @@ class Bubblewrap(Sandbox):
                 return step
         return protected_path
 
-    def _holding(self, confinement: Confinement, missing: Sequence[str], line: Sequence[str]) -> list[str]:
+    def _make_hold_line(self, confinement: Confinement, missing: Sequence[str], line: Sequence[str]) -> list[str]:
         world = confinement.world or WorldMount()
         # In the namespace of a world the same path is another place: only a sweep in that namespace finds it.
-        notes = f"{self._notes}-{_name(world.holder)}" if world.holder else self._notes
+        notes = f"{self._notes}-{_hash_path(world.holder)}" if world.holder else self._notes
         os.makedirs(notes, mode=0o700, exist_ok=True)
-        held_paths = [at_folder(world, confinement.root, path) for path in missing]
-        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in held_paths]
-        return self._launcher.line("hold", {"notes": notes, "places": places}, line)
+        held_paths = [map_to_copy(world, confinement.root, path) for path in missing]
+        places = [[_hash_path(path), path, STAND_INS.get(os.path.basename(path))] for path in held_paths]
+        return self._launcher.build_line("hold", {"notes": notes, "places": places}, line)
 
     def _is_held(self, path: str) -> bool:
-        return os.path.exists(os.path.join(self._notes, _name(path)))
+        return os.path.exists(os.path.join(self._notes, _hash_path(path)))
 
-    def _stand_in(self, path: str) -> str:
+    def _make_stand_in(self, path: str) -> str:
         name = os.path.basename(path)
         if name in STAND_INS:
             return self._write(f"instead/{name}", STAND_INS[name])
@@ -262,7 +262,7 @@ class Bubblewrap(Sandbox):
         os.makedirs(source, mode=0o755, exist_ok=True)
         return source
 
-    def _content_file(self, kind: str, content: bytes) -> str:
+    def _write_content(self, kind: str, content: bytes) -> str:
         return self._write(f"{kind}-{sha256(content).hexdigest()[:16]}", content)
 
     def _write(self, name: str, content: bytes) -> str:
@@ -283,12 +283,12 @@ def _linger_shell() -> tuple[str, ...]:
     return bash, "-p"
 
 
-def _overlay(folder: str, *more: str) -> list[str]:
+def _make_overlay(folder: str, *more: str) -> list[str]:
     """Writing there succeeds, and is forgotten."""
     return ["--overlay-src", folder, "--tmp-overlay", folder, *more]
 
 
-def _check(confinement: Confinement) -> None:
+def _check_confinement(confinement: Confinement) -> None:
     inner = (*confinement.protected, *confinement.hidden_paths, *confinement.secrets, *confinement.writable)
     for path in (confinement.root, *inner):
         if not os.path.isabs(path) or os.path.normpath(path) != path:
@@ -305,7 +305,7 @@ def _hide_paths(confinement: Confinement) -> Iterable[Mount]:
         path = os.path.realpath(hidden_path)
         if not _is_visible(confinement, path):
             continue
-        match _kind(path):
+        match _read_kind(path):
             case stat.S_IFDIR:
                 yield path, ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]
             case 0:
@@ -322,21 +322,21 @@ def _is_visible(confinement: Confinement, path: str) -> bool:
     return not any(is_below(path, each) for each in private) or any(is_below(path, each) for each in visible_folders)
 
 
-def _kind(path: str) -> int:
+def _read_kind(path: str) -> int:
     """Return the type of the entry at the path, links not followed; 0 if there is none."""
     with suppress(OSError):
         return stat.S_IFMT(os.lstat(path).st_mode)
     return 0
 
 
-def _name(path: str) -> str:
+def _hash_path(path: str) -> str:
     return sha256(os.fsencode(path)).hexdigest()[:24]
 
 
 _SETTLED = 2  # Folders this deep (/var/lib, /opt/name) do not come and go
 
 
-def listening() -> set[str]:
+def list_listening_sockets() -> set[str]:
     """Listening sockets with a name in the file system, also very new ones: the ways to daemons."""
     try:
         lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
@@ -349,7 +349,7 @@ def listening() -> set[str]:
         os.path.normpath(os.path.join(folder, relative[number])) for number, folder in _find_owners(relative)
     )
     names = {*named.values(), *owner_paths} - {*relative.values()}
-    return {name for name in names if _kind(name) == stat.S_IFSOCK}
+    return {name for name in names if _read_kind(name) == stat.S_IFSOCK}
 
 
 def _find_owners(sockets: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -362,20 +362,20 @@ def _find_owners(sockets: Collection[str]) -> Iterator[tuple[str, str]]:
             yield from ((number, os.readlink(process / "cwd")) for number in owned)
 
 
-def mount_points() -> tuple[str, ...]:
+def list_mount_points() -> tuple[str, ...]:
     with suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
         return tuple(os.fsdecode(line.split(None, 5)[4]) for line in lines)
     return ()
 
 
-def settled_folder(path: str, device: int, mounts: tuple[str, ...]) -> str:
+def find_settled_folder(path: str, device: int, mounts: tuple[str, ...]) -> str:
     """The outermost lasting folder on the way to a path, on this device and without other mounts; empty if none. It is
     covered in the place of a socket, which could vanish before it is covered and keep the command from starting. Seen
     through an overlay, a socket is another file than the one that its daemon listens at: a connection is refused, and
     so is one to a socket that is made there later."""
     with suppress(OSError):
-        for folder in folders_between("/", path):
+        for folder in list_folders_between("/", path):
             fits = folder.count("/") >= _SETTLED and os.stat(folder).st_dev == device
             if fits and not any(mount.startswith(f"{folder}/") for mount in mounts):
                 return folder

@@ -77,9 +77,9 @@ def choose(home: Path, demand: Demand = "auto") -> ChosenSandbox:
     for report in findings.reports:
         is_demanded = demand in ("auto", report.level)
         if is_demanded and report.holds:
-            return ChosenSandbox(_built(report, findings.machine, home), tuple(reasons))
+            return ChosenSandbox(_build_sandbox(report, findings.machine, home), tuple(reasons))
         if is_demanded:
-            reasons.append(f"{report.level}: {reason(report)}")
+            reasons.append(f"{report.level}: {explain_rejection(report)}")
     if demand != "auto":
         explanation = "; ".join(reasons) or f"{demand}: not known on {platform.system()}"
         raise SandboxError(
@@ -89,7 +89,7 @@ def choose(home: Path, demand: Demand = "auto") -> ChosenSandbox:
     return ChosenSandbox(NoSandbox(), tuple(reasons))
 
 
-def reason(report: LevelReport) -> str:
+def explain_rejection(report: LevelReport) -> str:
     if report.failure:
         return report.failure.splitlines()[-1]
     return "it does not refuse to " + ", to ".join(report.open)
@@ -101,7 +101,7 @@ def load_findings(home: Path) -> Findings:
         remembered = msgspec.json.decode((home / FOLDER / REMEMBERED).read_bytes(), type=Findings)
     except (OSError, msgspec.MsgspecError):
         return examine(home)
-    current = remembered.machine == _machine() and all(report.complete for report in remembered.reports)
+    current = remembered.machine == _describe_machine() and all(report.complete for report in remembered.reports)
     fresh = remembered.best or 0 <= time.time() - remembered.time_s < RETRY_S
     return remembered if current and fresh else examine(home)
 
@@ -109,7 +109,7 @@ def load_findings(home: Path) -> Findings:
 def examine(home: Path) -> Findings:
     from treadle.adapters.sandbox.probe import examine_level, sweep_trials  # loads what a command need not wait for
 
-    machine, scratch = _machine(), _scratch(home)
+    machine, scratch = _describe_machine(), _make_scratch(home)
     sweep_trials(scratch)
     reports = []
     for level in LEVELS:
@@ -136,7 +136,7 @@ def find_bubblewrap() -> str:
     return shutil.which("bwrap") or ""
 
 
-def _machine() -> Machine:
+def _describe_machine() -> Machine:
     binary = find_bubblewrap() if sys.platform == "linux" else ""
     status = os.stat(binary) if binary else None
     return Machine(
@@ -150,7 +150,7 @@ def _machine() -> Machine:
     )
 
 
-def _scratch(home: Path) -> Path:
+def _make_scratch(home: Path) -> Path:
     folder = home / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -160,8 +160,8 @@ def _scratch(home: Path) -> Path:
     return folder.resolve()
 
 
-def _built(report: LevelReport, machine: Machine, home: Path) -> Sandbox:
-    scratch = str(_scratch(home))
+def _build_sandbox(report: LevelReport, machine: Machine, home: Path) -> Sandbox:
+    scratch = str(_make_scratch(home))
     match report.level:
         case "bubblewrap":
             return Bubblewrap(machine.bubblewrap, scratch, views=report.views, lays=report.lays, nested=report.nested)

@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Sequence
 
 from treadle.adapters.sandbox.launcher import Launcher, wrap_at_copy
-from treadle.adapters.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble, chores
+from treadle.adapters.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble, list_chores
 from treadle.base.file_system import is_below
 from treadle.errors import SandboxError
-from treadle.ports.sandbox import LINGER_S, Confinement, Direct, Level, Sandbox, View, all_hosts
+from treadle.ports.sandbox import LINGER_S, Confinement, Direct, Level, Sandbox, View, allows_all_hosts
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
 MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
@@ -34,7 +34,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 _CREATE_RULESET = 444
 
 
-def version() -> int:
+def read_version() -> int:
     """Return the ABI version of this kernel's Landlock; 0 if it has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     abi_version: int = libc.syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint(1))
@@ -48,7 +48,7 @@ class Landlock(Sandbox):
 
     def __init__(self, scratch: str, *, abi: int | None = None, launcher: Launcher | None = None) -> None:
         self._scratch, self._launcher = scratch, launcher or Launcher()
-        self._abi = version() if abi is None else abi
+        self._abi = read_version() if abi is None else abi
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if (world := confinement.world) is not None:
@@ -65,7 +65,7 @@ class Landlock(Sandbox):
             for readable_folder in (confinement.root, *confinement.writable):
                 if is_below(path, readable_folder):
                     raise SandboxError(f"Landlock cannot hide {path} inside {readable_folder}, which commands may read")
-        network = all_hosts(confinement.network, self.level)
+        network = allows_all_hosts(confinement.network, self.level)
         families = (AF_INET, AF_INET6, AF_NETLINK) if network else ()
         is_direct = isinstance(confinement.mount, Direct)
         spec = {
@@ -85,12 +85,12 @@ class Landlock(Sandbox):
             "temporary": temporary,
             # Unix sockets are closed with or without a network: the way to Docker leads through them.
             "filter": assemble(Filter(families=families, metadata=False, truncate=self._abi >= 3)),
-            "chores": chores(),
-            **self._rights(network),
+            "chores": list_chores(),
+            **self._compute_rights(network),
         }
-        return self._launcher.line("confine", spec, argv)
+        return self._launcher.build_line("confine", spec, argv)
 
-    def _rights(self, network: bool) -> dict[str, object]:
+    def _compute_rights(self, network: bool) -> dict[str, object]:
         newer = (REFER if self._abi >= 2 else 0) | (TRUNCATE if self._abi >= 3 else 0)
         devices = IOCTL_DEV if self._abi >= 5 else 0
         tcp = BIND_AND_CONNECT_TCP if self._abi >= 4 and not network else 0

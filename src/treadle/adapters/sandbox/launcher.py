@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.base.file_system import path_below
+from treadle.base.file_system import find_path_below
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Level, Sandbox, View, WorldMount
 
@@ -29,7 +29,7 @@ class Launcher(msgspec.Struct, frozen=True):
     python: str = sys.executable
     package: str = str(Path(__file__).parents[2])
 
-    def line(self, program: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
+    def build_line(self, program: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
         """`program` is a module of `launch` with a `main`, or a function in one: `become.enter_world`."""
         module, _, function = program.partition(".")
         boot = _BOOT.format(module=module, function=function or "main")
@@ -37,14 +37,14 @@ class Launcher(msgspec.Struct, frozen=True):
         return [self.python, "-I", "-S", "-c", boot, self.package, spec_hex, *argv]
 
 
-def in_world(launcher: Launcher, line: Sequence[str], world: WorldMount, cwd: str) -> list[str]:
+def wrap_in_world(launcher: Launcher, line: Sequence[str], world: WorldMount, cwd: str) -> list[str]:
     """The command line, started in `cwd` where the layers of a world are mounted (W-11)."""
-    return launcher.line("become.enter_world", {"holder": world.holder, "cwd": cwd}, line)
+    return launcher.build_line("become.enter_world", {"holder": world.holder, "cwd": cwd}, line)
 
 
-def at_folder(world: WorldMount, root: str, path: str) -> str:
+def map_to_copy(world: WorldMount, root: str, path: str) -> str:
     """Where a path of the project lies for a command that sees the copy at its own place."""
-    below = path_below(path, root) if world.folder else None
+    below = find_path_below(path, root) if world.folder else None
     return path if below is None else world.folder if below == "." else f"{world.folder}/{below}"
 
 
@@ -52,10 +52,10 @@ def wrap_at_copy(
     sandbox: Sandbox, launcher: Launcher, argv: Sequence[str], confinement: Confinement, world: WorldMount, cwd: str
 ) -> list[str]:
     """The command line in a world, by a sandbox that can put nothing in the place of something else."""
-    root, cwd = confinement.root, at_folder(world, confinement.root, cwd)
-    protected_paths = tuple(at_folder(world, root, path) for path in confinement.protected)
+    root, cwd = confinement.root, map_to_copy(world, confinement.root, cwd)
+    protected_paths = tuple(map_to_copy(world, root, path) for path in confinement.protected)
     inner = msgspec.structs.replace(confinement, root=world.folder or root, protected=protected_paths, world=None)
-    return in_world(launcher, sandbox.wrap(argv, inner, cwd), world, cwd)
+    return wrap_in_world(launcher, sandbox.wrap(argv, inner, cwd), world, cwd)
 
 
 class NoSandbox(Sandbox):
@@ -69,5 +69,5 @@ class NoSandbox(Sandbox):
         if isinstance(confinement.mount, View):
             raise SandboxError("there is no sandbox here, and so no copy-on-write view of the project")
         if (world := confinement.world) is not None:
-            return in_world(Launcher(), argv, world, at_folder(world, confinement.root, cwd))
+            return wrap_in_world(Launcher(), argv, world, map_to_copy(world, confinement.root, cwd))
         return list(argv)  # the caller starts the command in its directory

@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 
 from treadle.adapters.sandbox.launcher import Launcher, wrap_at_copy
-from treadle.base.file_system import folders_between
+from treadle.base.file_system import list_folders_between
 from treadle.errors import SandboxError
-from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, all_hosts
+from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, allows_all_hosts
 
 BINARY = "/usr/bin/sandbox-exec"
 _BASE = """(version 1)
@@ -35,15 +35,15 @@ class SandboxExec(Sandbox):
         if isinstance(confinement.mount, View):
             raise SandboxError("sandbox-exec has no copy-on-write view of the project")
         del cwd  # the caller starts the command in that folder
-        return [BINARY, "-p", profile(confinement, os.environ.get("TMPDIR", "")), *argv]
+        return [BINARY, "-p", render_profile(confinement, os.environ.get("TMPDIR", "")), *argv]
 
 
-def profile(confinement: Confinement, temporary: str = "") -> str:
+def render_profile(confinement: Confinement, temporary: str = "") -> str:
     """The rules in force for one command. Of several that fit, the last one counts, so what is refused stands last."""
     writable = [*confinement.writable, *([temporary] if temporary else [])]
     if isinstance(confinement.mount, Direct):
         writable.insert(0, confinement.root)
-    lines = [_BASE, _NO_SOCKETS if all_hosts(confinement.network, "sandbox-exec") else _NO_NETWORK]
+    lines = [_BASE, _NO_SOCKETS if allows_all_hosts(confinement.network, "sandbox-exec") else _NO_NETWORK]
     lines += [f"(allow file-write* (subpath {_quote_path(path)}))" for path in writable]
     if home := confinement.home:
         # Homes are closed but for what is visible in them; that they are there may be known, or nothing below could be
@@ -55,7 +55,7 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
     lines += [_TERMINAL] if confinement.terminal else []
     for path in confinement.protected:
         lines.append(f"(deny file-write* (subpath {_quote_path(path)}))")
-        above = folders_between(confinement.root, path)  # a command that could rename them could replace them
+        above = list_folders_between(confinement.root, path)  # a command that could rename them could replace them
         lines += [f"(deny file-write-unlink (literal {_quote_path(folder)}))" for folder in above]
     denied_paths = (*confinement.hidden_paths, *(home.keys if home else ()), *confinement.secrets)
     lines += [f"(deny file-read* file-write* (subpath {_quote_path(path)}))" for path in denied_paths]

@@ -39,9 +39,9 @@ SECRETS = (
 def find_protected_paths(root: str) -> tuple[str, ...]:
     """The paths below a root that commands may not write, whether they exist or not."""
     git = os.path.join(root, ".git")
-    repositories = (git, *_modules(os.path.join(git, "modules")))
+    repositories = (git, *_iterate_modules(os.path.join(git, "modules")))
     paths = [os.path.join(repository, name) for repository in repositories for name in IN_A_REPOSITORY]
-    for worktree in _folders(os.path.join(git, "worktrees")):  # linked worktrees name their repository in a file
+    for worktree in _list_folders(os.path.join(git, "worktrees")):  # linked worktrees name their repository in a file
         named = (os.path.join(worktree, name) for name in ("commondir", "config.worktree"))
         paths += (path for path in named if os.path.lexists(path))
     return (*paths, *(os.path.join(root, name) for name in PROTECTED))
@@ -54,21 +54,21 @@ def find_hidden_paths(*own_folders: str, user_home: str | None = None) -> tuple[
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 
-def own_python() -> tuple[str, ...]:
+def list_python_folders() -> tuple[str, ...]:
     """Where this interpreter and Treadle itself lie."""
     return sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[2])
 
 
-def _modules(folder: str) -> Iterator[str]:
+def _iterate_modules(folder: str) -> Iterator[str]:
     """The repositories of submodules; their names may have slashes."""
-    for child in _folders(folder):
+    for child in _list_folders(folder):
         is_repository = os.path.lexists(os.path.join(child, "HEAD"))
         if is_repository:
             yield child
-        yield from _modules(os.path.join(child, "modules") if is_repository else child)
+        yield from _iterate_modules(os.path.join(child, "modules") if is_repository else child)
 
 
-def _folders(folder: str) -> list[str]:
+def _list_folders(folder: str) -> list[str]:
     with suppress(OSError), os.scandir(folder) as entries:
         return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
     return []
@@ -118,21 +118,21 @@ _GIT_KEYS = re.compile(
 _GIT_S = 5.0
 
 
-def private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] = ()) -> PrivateHome | None:
+def find_private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] = ()) -> PrivateHome | None:
     """The home that commands see instead of the real ones; None if the project is a home or contains one."""
-    own_homes, homes = _homes(env)
+    own_homes, homes = _find_homes(env)
     home = next(iter(own_homes), "")
     if not home or is_below(home, root):
         return None
     covered = tuple(path for path in homes if not is_below(path, root))
-    candidates = [*_below(own_homes, _TOOLS.split())]
-    for path in _below(own_homes, _SETTINGS):
+    candidates = [*_join_paths(own_homes, _TOOLS.split())]
+    for path in _join_paths(own_homes, _SETTINGS):
         with suppress(OSError):
             candidates += () if _SECRET_TEXT.search(Path(path).read_bytes()) else (path,)
     candidates += [*env.get("PATH", "").split(os.pathsep), *(env.get(name, "") for name in _NAMED_BY)]
-    candidates += [*own_python(), *_around(root, covered)]
+    candidates += [*list_python_folders(), *_find_repositories(root, covered)]
     candidates += (os.path.normpath(os.path.join(home, os.path.expanduser(path))) for path in extra_paths)
-    caches = _select_visible(_below(own_homes, _CACHES.split()), covered, root)
+    caches = _select_visible(_join_paths(own_homes, _CACHES.split()), covered, root)
     visible = [path for path in _select_visible(candidates, covered, root) if path not in caches]
     keys = []
     for folder in visible:
@@ -146,11 +146,11 @@ def private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] =
         caches=tuple(caches),
         keys=tuple(sorted(keys)),
         variables={name: f"{home}/{place}" for name, place in _VARIABLES.items() if os.path.isdir(f"{home}/{place}")},
-        gitconfig=_git_settings(env.get("HOME", "")),
+        gitconfig=_read_git_settings(env.get("HOME", "")),
     )
 
 
-def _homes(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _find_homes(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The user's own homes, the one in use first; and all that there are. A home by a name that will be covered (a link
     in /home) counts by that name, too."""
     declared_homes = [env.get("HOME", ""), str(Path.home())]
@@ -164,11 +164,11 @@ def _homes(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     return [path for path in homes if path in own_homes], homes
 
 
-def _below(homes: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+def _join_paths(homes: Iterable[str], names: Sequence[str]) -> Iterator[str]:
     return (f"{home}/{name}" for home in homes for name in names)
 
 
-def _around(root: str, covered: Iterable[str]) -> Iterator[str]:
+def _find_repositories(root: str, covered: Iterable[str]) -> Iterator[str]:
     """The repository in which the root is a folder, and the one of which it is a linked worktree."""
     folder = os.path.dirname(root)
     while any(is_below(folder, home) and folder != home for home in covered):
@@ -198,7 +198,7 @@ _SYSTEM_PATH = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"  # Where no proj
 
 
 @cache
-def _git_settings(home: str) -> str:
+def _read_git_settings(home: str) -> str:
     """The user's git settings that name neither programs nor secrets: the committer's name, line endings."""
     if (git := shutil.which("git", path=_SYSTEM_PATH)) is None:
         return ""
@@ -221,6 +221,6 @@ SYSTEM_KEYS = (
 )  # fmt: skip
 
 
-def system_keys() -> Iterator[str]:
+def find_system_keys() -> Iterator[str]:
     """Keys of the machine that this user could read: root, mostly."""
     return (path for pattern in SYSTEM_KEYS for path in glob.glob(pattern) if os.access(path, os.R_OK))

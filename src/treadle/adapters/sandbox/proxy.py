@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from treadle.base.host_patterns import expand, is_address, matches, refused_address
+from treadle.base.host_patterns import expand, find_refusal_reason, is_address, matches_host
 
 _PIECE = 1 << 16
 _MOST_REACHED = 10_000
@@ -47,7 +47,7 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     """The first request of a connection. BadRequest if it is none; the connection's end counts as that."""
     try:
         first = await reader.readexactly(1)
-        return await (_socks(reader, writer) if first[0] == _SOCKS else _http(first, reader))
+        return await (_read_socks_request(reader, writer) if first[0] == _SOCKS else _read_http_request(first, reader))
     except asyncio.IncompleteReadError as error:
         raise BadRequest("the connection ended before a request was complete") from error
     except asyncio.LimitOverrunError as error:
@@ -56,7 +56,7 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         raise BadRequest("a request that cannot be read") from error
 
 
-async def _http(first: bytes, reader: asyncio.StreamReader) -> Request:
+async def _read_http_request(first: bytes, reader: asyncio.StreamReader) -> Request:
     head = first + await reader.readuntil(b"\r\n\r\n")
     line, _, headers = head[:-4].partition(b"\r\n")
     method, target, version = line.split(b" ")
@@ -77,7 +77,7 @@ async def _http(first: bytes, reader: asyncio.StreamReader) -> Request:
     return Request("plain", url.hostname, url.port or 80, b"\r\n".join(lines) + b"\r\n\r\n")
 
 
-async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
+async def _read_socks_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
     methods = await reader.readexactly((await reader.readexactly(1))[0])
     if 0 not in methods:
         writer.write(bytes((_SOCKS, 0xFF)))
@@ -85,7 +85,7 @@ async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.write(bytes((_SOCKS, 0)))
     version, command, _, kind = await reader.readexactly(4)
     if version != _SOCKS or command != 1:
-        writer.write(_socks_reply(7))
+        writer.write(_encode_socks_reply(7))
         raise BadRequest("SOCKS5 for something else than a connection")
     match kind:
         case 1:
@@ -95,18 +95,18 @@ async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         case 4:
             host = socket.inet_ntop(socket.AF_INET6, await reader.readexactly(16))
         case _:
-            writer.write(_socks_reply(8))
+            writer.write(_encode_socks_reply(8))
             raise BadRequest("SOCKS5 with an address of an unknown kind")
     return Request("socks", host, int.from_bytes(await reader.readexactly(2), "big"))
 
 
-def _socks_reply(code: int) -> bytes:
+def _encode_socks_reply(code: int) -> bytes:
     return bytes((_SOCKS, code, 0, 1, 0, 0, 0, 0, 0, 0))
 
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 # The reply to the program before its data flows.
-_ACCEPTED: Mapping[Kind, bytes] = {"tunnel": _ESTABLISHED, "socks": _socks_reply(0), "plain": b""}
+_ACCEPTED: Mapping[Kind, bytes] = {"tunnel": _ESTABLISHED, "socks": _encode_socks_reply(0), "plain": b""}
 
 
 # -- the proxy --------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Proxy:
 
     async def _decline(self, writer: asyncio.StreamWriter, kind: Kind, failure: Failure, text: str) -> None:
         if kind == "socks":
-            writer.write(_socks_reply(2 if failure == "refused" else 4))
+            writer.write(_encode_socks_reply(2 if failure == "refused" else 4))
         else:
             status = b"403 Forbidden" if failure == "refused" else b"502 Bad Gateway"
             body = f"treadle: {text}\n".encode(errors="replace")
@@ -227,12 +227,12 @@ class Proxy:
 
     async def _connect(self, request: Request) -> Streams:
         host, port = request.host.lower().rstrip("."), request.port
-        if not matches(self._patterns, host, port):
+        if not matches_host(self._patterns, host, port):
             raise Refusal(f"{host}:{port} is not among the hosts that this command may reach")
         failure = OSError(0, "it has no address")
         try:
             async with asyncio.timeout(self._limits.connect_s):
-                for endpoint in await self._addresses(host, port):
+                for endpoint in await self._resolve_addresses(host, port):
                     try:
                         return await asyncio.open_connection(*endpoint, limit=_PIECE)
                     except OSError as error:
@@ -241,7 +241,7 @@ class Proxy:
         except OSError as error:  # the time limit is one, too
             raise Unreachable(f"{host}:{port} cannot be reached: {error.strerror or 'no answer in time'}") from error
 
-    async def _addresses(self, host: str, port: int) -> list[Endpoint]:
+    async def _resolve_addresses(self, host: str, port: int) -> list[Endpoint]:
         """Where to connect to. Refusal if one address of a name is not public: then no part of the answer is
         trusted."""
         if host in self._fixed:
@@ -252,7 +252,7 @@ class Proxy:
             rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
         for address in addresses:
-            if address_kind := refused_address(address) or _own_address(address):
+            if address_kind := find_refusal_reason(address) or _describe_own_address(address):
                 raise Refusal(f"{host} is at {address}, which is {address_kind}")
         return [(address, port) for address in addresses]
 
@@ -296,7 +296,7 @@ class _Flow:
             self._target.write_eof()
 
 
-def _own_address(address: str) -> str:
+def _describe_own_address(address: str) -> str:
     """Return a name if a public address is one of this machine, else nothing: only then can a socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -307,7 +307,7 @@ def _own_address(address: str) -> str:
     return "this machine"
 
 
-def run(listener: int, spec: "dict[str, object]") -> None:
+def run_proxy(listener: int, spec: "dict[str, object]") -> None:
     """Be the proxy of a command until SIGTERM. `spec`: patterns, log, and for tests fixed addresses."""
     patterns, fixed = spec["patterns"], spec.get("fixed", {})
     assert isinstance(patterns, list)

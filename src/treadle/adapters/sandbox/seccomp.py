@@ -96,13 +96,13 @@ class Filter(msgspec.Struct, frozen=True):
     truncate: bool = True
 
 
-def machine() -> Machine | None:
+def find_machine() -> Machine | None:
     kinds: dict[str, Machine] = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
     return kinds.get(platform.machine())
 
 
 def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
-    kind = kind or machine()
+    kind = kind or find_machine()
     if kind is None:
         missing = f"there is no filter of system calls for {platform.machine()}"
         raise SandboxError(f"{missing}; commands can run there with sandbox = none")
@@ -110,13 +110,13 @@ def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
     code.append((_LOAD, 0, 0, _NUMBER))
     if kind == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, KILL)]
-    for number, block in _rules(call_filter, kind):
+    for number, block in _build_rules(call_filter, kind):
         code += [(_EQUAL, 0, len(block), number), *block]
     code.append((_RETURN, 0, 0, ALLOW))
     return b"".join(_INSTRUCTION.pack(*each) for each in code)
 
 
-def _rules(call_filter: Filter, kind: Machine) -> list[tuple[int, Block]]:
+def _build_rules(call_filter: Filter, kind: Machine) -> list[tuple[int, Block]]:
     """By call number, the block that ends in a verdict. Blocks of one number must not occur twice."""
     controls = _TERMINAL_INPUT if call_filter.metadata else _TERMINAL_INPUT + _FILE_FLAGS
     verdicts: dict[str, Block] = {
@@ -128,7 +128,12 @@ def _rules(call_filter: Filter, kind: Machine) -> list[tuple[int, Block]]:
         **{name: _refuse_bits(mode, _SET_USER_ID) for name, mode in {**_MODES, **_MODES_CHANGED}.items()},
         # The mode counts only where a file may be made.
         **{
-            name: [_argument(flags), (_HAS, 1, 0, _CREATES), (_RETURN, 0, 0, ALLOW), *_refuse_bits(mode, _SET_USER_ID)]
+            name: [
+                _load_argument(flags),
+                (_HAS, 1, 0, _CREATES),
+                (_RETURN, 0, 0, ALLOW),
+                *_refuse_bits(mode, _SET_USER_ID),
+            ]
             for name, (flags, mode) in _MODES_BY_FLAGS.items()
         },
         "ioctl": _compare(1, controls, [(_RETURN, 0, 0, ALLOW)], _refuse(errno.EPERM)),
@@ -138,19 +143,19 @@ def _rules(call_filter: Filter, kind: Machine) -> list[tuple[int, Block]]:
         verdicts |= {name: [(_RETURN, 0, 0, NOTIFY)] for name in CHORES}
     if not call_filter.truncate:
         verdicts["truncate"] = _refuse(errno.EACCES)
-    return [(number, verdicts[name]) for number, name in _numbers(verdicts, kind).items()]
+    return [(number, verdicts[name]) for number, name in _find_numbers(verdicts, kind).items()]
 
 
-def _numbers(names: Iterable[str], kind: Machine) -> dict[int, str]:
+def _find_numbers(names: Iterable[str], kind: Machine) -> dict[int, str]:
     """Of those that this kind of machine has."""
     column = 0 if kind == "x86_64" else 1
     return {number: name for name in names if (number := CALLS[name][column]) is not None}
 
 
-def chores() -> dict[int, str]:
+def list_chores() -> dict[int, str]:
     """The calls about which a process outside decides, by their numbers on this machine."""
-    kind = machine()
-    return {} if kind is None else _numbers(CHORES, kind)
+    kind = find_machine()
+    return {} if kind is None else _find_numbers(CHORES, kind)
 
 
 def _refuse(code: int) -> Block:
@@ -158,15 +163,15 @@ def _refuse(code: int) -> Block:
 
 
 def _refuse_bits(argument: int, bits: int) -> Block:
-    return [_argument(argument), (_HAS, 0, 1, bits), *_refuse(errno.EPERM), (_RETURN, 0, 0, ALLOW)]
+    return [_load_argument(argument), (_HAS, 0, 1, bits), *_refuse(errno.EPERM), (_RETURN, 0, 0, ALLOW)]
 
 
 def _compare(argument: int, values: Sequence[int], different: Block, equal: Block) -> Block:
     """`different` is one instruction: the jumps to `equal` lead over it."""
     tests = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
-    return [_argument(argument), *tests, *different, *equal]
+    return [_load_argument(argument), *tests, *different, *equal]
 
 
-def _argument(number: int) -> tuple[int, int, int, int]:
+def _load_argument(number: int) -> tuple[int, int, int, int]:
     """Loads the lower half, which is all the kernel looks at for the arguments that are tested here."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * number)

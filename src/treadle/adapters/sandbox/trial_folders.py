@@ -110,7 +110,7 @@ _TRIES = 2  # A view that does not work is tried twice, because the answer holds
 
 
 @contextmanager
-def trial_folder(prefix: str, parent: str) -> Iterator[str]:
+def open_trial_folder(prefix: str, parent: str) -> Iterator[str]:
     """A new folder in `parent`, removed at the end. Abandoned ones of the same prefix are removed first."""
     sweep_trial_folders(prefix, parent)
     folder = os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -150,7 +150,7 @@ def _is_abandoned(folder: str) -> bool:
     return False
 
 
-def view_works(sandbox: Sandbox, root: str, folder: str) -> bool:
+def can_make_view(sandbox: Sandbox, root: str, folder: str) -> bool:
     """Try a view of this very project with a command that does nothing: the probe tried views only in a folder of its
     own, and the file system of the project may lack the necessary features. `folder` is where the views of commands
     will lie."""
@@ -162,13 +162,13 @@ def view_works(sandbox: Sandbox, root: str, folder: str) -> bool:
 
 def _try_view(sandbox: Sandbox, root: str, folder: str) -> bool:
     try:
-        with trial_folder(".view-", folder) as trial:
+        with open_trial_folder(".view-", folder) as trial:
             view = View(os.path.join(trial, "upper"), os.path.join(trial, "work"))
             for each in (view.upper, view.work):
                 os.mkdir(each, 0o700)
             confinement = Confinement(root, view)
             # A command that does nothing needs no program that keeps it from sockets.
-            confinement = replace(confinement, covered_sockets=sandbox.sockets_to_cover(confinement))
+            confinement = replace(confinement, covered_sockets=sandbox.list_sockets_to_cover(confinement))
             line = sandbox.wrap(["/bin/sh", "-c", ":"], confinement, root)
             null = subprocess.DEVNULL
             ran = subprocess.run(line, stdin=null, stdout=null, stderr=null, cwd=root, timeout=_LONGEST_S, check=False)

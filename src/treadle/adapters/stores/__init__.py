@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from treadle.adapters.stores.sqlite import SqliteStore
 
 
-def store_of(source: Store | Path | str | None) -> Store:
+def as_store(source: Store | Path | str | None) -> Store:
     """A store as it is, the one at an address, or for None one in memory."""
     if source is None:
         from treadle.adapters.stores.memory import MemoryStore

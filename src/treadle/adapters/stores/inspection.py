@@ -9,12 +9,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from treadle.adapters.stores.packing import MISSING, MOST_LOST, STRAY, Packed, Problem, ProblemKind, end_after_repair
+from treadle.adapters.stores.packing import (
+    MISSING,
+    MOST_LOST,
+    STRAY,
+    Packed,
+    Problem,
+    ProblemKind,
+    compute_repaired_end,
+)
 from treadle.base.types import ChatId
 from treadle.errors import Damaged
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, RecordLost
-from treadle.protocol.references import lost_without
+from treadle.protocol.references import list_needed_blobs
 from treadle.protocol.views import STATUSES, ChatSummary, Status
 
 
@@ -48,19 +56,19 @@ class ChatInspection:
         self._last = packed.seq
         if packed.seq - self._expected > MOST_LOST:
             self.stray.append(packed.seq)
-            self._report("record", STRAY, packed.seq)
+            self._report_problem("record", STRAY, packed.seq)
             return
         for seq in range(self._expected, packed.seq):
-            self.lost.append((_missing(seq), MISSING))
-            self._report("gap", "there is no record with this number", seq)
+            self.lost.append((_make_missing_record(seq), MISSING))
+            self._report_problem("gap", "there is no record with this number", seq)
         self._expected = packed.seq + 1
         try:
             event = wire.decode_event(packed.type, packed.version, self._restore(packed))
         except Damaged as error:
             self.lost.append((packed, str(error)))
-            self._report("record", str(error), packed.seq)
+            self._report_problem("record", str(error), packed.seq)
         else:
-            self.blobs += [(packed.seq, digest) for digest in lost_without(event)]
+            self.blobs += [(packed.seq, digest) for digest in list_needed_blobs(event)]
 
     def report_missing_blobs(self, present: Collection[str]) -> None:
         """The events that name the blobs are sound and stay."""
@@ -77,21 +85,21 @@ class ChatInspection:
             if summary.chat != self._chat:
                 raise msgspec.ValidationError("it is another chat's")
         except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
-            self._report("summary", f"the summary cannot be read ({error})")
+            self._report_problem("summary", f"the summary cannot be read ({error})")
             status: Status = next((status for status in STATUSES if status == row.status), "idle")
             summary = ChatSummary(ChatId(self._chat), status, head, bool(row.runnable), wake_ms, updated_ms=updated_ms)
             summary = msgspec.structs.replace(summary, owner=str(row.owner), archived=bool(row.archived))
             self._correct(last, summary)
         if head != last:
-            self._report("head", f"the chat says its last record is {head}, the log ends with {last}", last)
-            end = end_after_repair(head, last)
-            self.lost += [(_missing(seq), MISSING) for seq in range(last + 1, end + 1)]
+            self._report_problem("head", f"the chat says its last record is {head}, the log ends with {last}", last)
+            end = compute_repaired_end(head, last)
+            self.lost += [(_make_missing_record(seq), MISSING) for seq in range(last + 1, end + 1)]
             self._correct(end, summary)
 
     def _correct(self, head: int, summary: ChatSummary) -> None:
         self.correction = head, msgspec.json.encode(msgspec.structs.replace(summary, head=head))
 
-    def _report(self, kind: ProblemKind, text: str, seq: int = 0) -> None:
+    def _report_problem(self, kind: ProblemKind, text: str, seq: int = 0) -> None:
         self.problems.append(Problem(kind, text, self._chat, seq, self._repair))
 
 
@@ -99,5 +107,5 @@ def make_lost_record(packed: Packed, reason: str) -> wire.Record:
     return wire.encode(Envelope(packed.seq, ChatId(""), packed.time_ms, RecordLost(packed.type, reason), packed.epoch))
 
 
-def _missing(seq: int) -> Packed:
+def _make_missing_record(seq: int) -> Packed:
     return Packed(seq, 0, "", 0, 0, 0, 0, b"")

@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from treadle.adapters.stores.packing import check_gapless, fits, place
+from treadle.adapters.stores.packing import check_gapless, make_cursor, matches_filter
 from treadle.adapters.stores.text_index import extract_text, fold_words
 from treadle.base.types import ChatId, Clock, SystemClock
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
@@ -34,14 +34,14 @@ class _Chat:
     def is_leased(self, now: float) -> bool:
         return bool(self.worker) and self.lease_until > now
 
-    def holds(self, lease: port.Lease) -> bool:
+    def is_held_by(self, lease: port.Lease) -> bool:
         return lease.worker == self.worker and lease.epoch == self.epoch
 
-    def claimable(self, now: float, now_ms: int) -> bool:
+    def is_claimable(self, now: float, now_ms: int) -> bool:
         due = self.summary.runnable or 0 < self.summary.wake_ms <= now_ms
         return due and not self.summary.archived and not self.is_leased(now)
 
-    def waits_since(self) -> int:
+    def get_wait_start(self) -> int:
         return self.summary.updated_ms if self.summary.runnable else self.summary.wake_ms
 
 
@@ -78,7 +78,7 @@ class MemoryStore:
         entry, now = self._find(chat), self._clock.monotonic()
         if take is not None and (entry.is_leased(now) or take.epoch != entry.epoch + 1):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
-        if lease is not None and not (lease.chat == chat and entry.holds(lease)):
+        if lease is not None and not (lease.chat == chat and entry.is_held_by(lease)):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {entry.epoch}); write nothing more")
         if commit.first != entry.head + 1:
             raise HeadMoved(f"chat {chat} is at {entry.head}, not at {commit.first - 1}; read on and try again")
@@ -122,12 +122,12 @@ class MemoryStore:
         records = [record for record in await self.read(chat, after_seq) if record.type in types]
         return records[:limit] if limit else records
 
-    async def head(self, chat: ChatId) -> int:
+    async def read_head(self, chat: ChatId) -> int:
         return self._find(chat).head
 
     async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
         entry = self._find(chat)
-        return await _beyond(after_seq, lambda: entry.head, entry.waiters, timeout_s)
+        return await _wait_beyond(after_seq, lambda: entry.head, entry.waiters, timeout_s)
 
     async def get(self, chat: ChatId) -> port.Listed:
         return self._make_listed(self._find(chat))
@@ -136,11 +136,11 @@ class MemoryStore:
         self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
     ) -> list[port.Listed]:
         self._check_open()
-        matches = [entry for entry in self._chats.values() if fits(chat_filter, entry.summary, cursor)]
-        matches.sort(key=lambda entry: place(entry.summary), reverse=True)
+        matches = [entry for entry in self._chats.values() if matches_filter(chat_filter, entry.summary, cursor)]
+        matches.sort(key=lambda entry: make_cursor(entry.summary), reverse=True)
         return [self._make_listed(entry) for entry in (matches[:limit] if limit else matches)]
 
-    async def changes(
+    async def list_changes(
         self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
     ) -> Sequence[port.Listed]:
         self._check_open()
@@ -161,7 +161,7 @@ class MemoryStore:
 
     async def wait_any(self, after_change: int, timeout_s: float) -> int:
         self._check_open()
-        return await _beyond(after_change, lambda: self._changed, self._waiters, timeout_s)
+        return await _wait_beyond(after_change, lambda: self._changed, self._waiters, timeout_s)
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> port.Lease | None:
         self._check_open()
@@ -173,25 +173,25 @@ class MemoryStore:
             if entry.is_leased(now):
                 raise ChatBusy(f"chat {chat} is held by the live worker {entry.worker}; wait until it is released")
         else:
-            ready = [entry for entry in self._chats.values() if entry.claimable(now, now_ms)]
+            ready = [entry for entry in self._chats.values() if entry.is_claimable(now, now_ms)]
             if not ready:
                 return None
             busy = Counter(entry.summary.owner for entry in self._chats.values() if entry.is_leased(now))
-            entry = min(ready, key=lambda entry: (busy[entry.summary.owner], entry.waits_since(), entry.order))
+            entry = min(ready, key=lambda entry: (busy[entry.summary.owner], entry.get_wait_start(), entry.order))
         entry.epoch += 1
         entry.worker, entry.lease_until = worker, now + self._lease_s
         return port.Lease(entry.summary.chat, entry.epoch, worker, entry.head)
 
     async def renew(self, leases: Sequence[port.Lease]) -> Sequence[port.Lease]:
         self._check_open()
-        held_leases = [lease for lease in leases if (entry := self._chats.get(lease.chat)) and entry.holds(lease)]
+        held_leases = [lease for lease in leases if (entry := self._chats.get(lease.chat)) and entry.is_held_by(lease)]
         for lease in held_leases:
             self._chats[lease.chat].lease_until = self._clock.monotonic() + self._lease_s
         return held_leases
 
     async def release(self, lease: port.Lease) -> None:
         self._check_open()
-        if (entry := self._chats.get(lease.chat)) is not None and entry.holds(lease):
+        if (entry := self._chats.get(lease.chat)) is not None and entry.is_held_by(lease):
             entry.worker = ""
 
     async def put_blob(self, data: bytes) -> str:
@@ -237,7 +237,7 @@ class MemoryStore:
         for chat, reach in reached.items():
             if (entry := self._chats.get(chat)) is not None:
                 current = [delta for delta in entry.deltas if delta.epoch == entry.epoch]
-                new_deltas += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
+                new_deltas += sorted((delta for delta in current if _get_reach(delta) > reach), key=_get_reach)
         return new_deltas
 
     async def close(self) -> None:
@@ -265,12 +265,12 @@ class MemoryStore:
     def _check_new(self, answer: port.Remembered | None) -> None:
         if answer is not None:
             first = self._answers.get((answer.owner, answer.key))
-            if first is not None and first.time_ms >= answer.expired_ms():
+            if first is not None and first.time_ms >= answer.compute_expiry_ms():
                 raise first.refuse()
 
     def _keep_answer(self, answer: port.Remembered | None) -> None:
         if answer is not None:
-            oldest = answer.expired_ms()
+            oldest = answer.compute_expiry_ms()
             self._answers = {name: answer for name, answer in self._answers.items() if answer.time_ms >= oldest}
             self._answers[answer.owner, answer.key] = answer
 
@@ -282,7 +282,9 @@ class MemoryStore:
                 waiter.set_result(None)
 
 
-async def _beyond(threshold: int, now: Callable[[], int], waiters: set[asyncio.Future[None]], timeout_s: float) -> int:
+async def _wait_beyond(
+    threshold: int, now: Callable[[], int], waiters: set[asyncio.Future[None]], timeout_s: float
+) -> int:
     """Wait until `now` returns more than `threshold`, or until the time is up; return its last value."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
@@ -296,5 +298,5 @@ async def _beyond(threshold: int, now: Callable[[], int], waiters: set[asyncio.F
     return now()
 
 
-def _reach(delta: port.Delta) -> port.Reach:
+def _get_reach(delta: port.Delta) -> port.Reach:
     return delta.epoch, delta.turn, delta.number

@@ -117,7 +117,7 @@ of `_WINDOW` takes), the less of the caches it takes from what comes next."""
 _decoder = msgspec.json.Decoder(ChatSummary)
 
 
-def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -> bool:
+def matches_filter(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -> bool:
     return (
         chat_filter.owner in (None, summary.owner)
         and chat_filter.archived in (None, summary.archived)
@@ -126,13 +126,13 @@ def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -
         and (
             not chat_filter.query
             or fold_case(chat_filter.query) in fold_case(summary.title)
-            or summary.chat.startswith(beginnings(chat_filter.query))
+            or summary.chat.startswith(list_id_beginnings(chat_filter.query))
         )
-        and (cursor is None or place(summary) < cursor)
+        and (cursor is None or make_cursor(summary) < cursor)
     )
 
 
-def place(summary: ChatSummary) -> Cursor:
+def make_cursor(summary: ChatSummary) -> Cursor:
     return summary.updated_ms, summary.chat
 
 
@@ -141,7 +141,7 @@ def fold_case(text: str) -> str:
     return text.casefold().replace("\0", "")
 
 
-def beginnings(query: str) -> tuple[str, str]:
+def list_id_beginnings(query: str) -> tuple[str, str]:
     """How the id of a chat may begin that is meant by `query`."""
     return query, f"c_{query}"
 
@@ -179,7 +179,7 @@ def check_gapless(records: Sequence[Record | Packed], first: int) -> None:
             raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")
 
 
-def gapless(records: list[Record], chat: ChatId, after_seq: int, head: int, limit: int) -> list[Record]:
+def fill_gaps(records: list[Record], chat: ChatId, after_seq: int, head: int, limit: int) -> list[Record]:
     """The records behind `after_seq`, one for every number up to the chat's head, or up to `limit` of them."""
     upto = max(head, records[-1].seq if records else 0)
     if limit:
@@ -188,12 +188,12 @@ def gapless(records: list[Record], chat: ChatId, after_seq: int, head: int, limi
     if missing_count == 0:
         return records
     if missing_count > MOST_LOST:
-        raise contradiction(chat, head, records[-1].seq if records else after_seq)
+        raise make_contradiction(chat, head, records[-1].seq if records else after_seq)
     there = {record.seq: record for record in records}
     return [there.get(seq) or wire.make_lost_record(seq, MISSING) for seq in range(after_seq + 1, upto + 1)]
 
 
-def end_after_repair(head: int, last: int) -> int:
+def compute_repaired_end(head: int, last: int) -> int:
     """Where a log ends whose chat and records do not agree. No number is given twice: those of lost records stay
     theirs, and if the chat's number cannot be believed, one lost record says that there was more."""
     if head <= last:
@@ -201,7 +201,7 @@ def end_after_repair(head: int, last: int) -> int:
     return head if head - last <= MOST_LOST else last + 1
 
 
-def contradiction(chat: ChatId, head: int, last: int) -> Damaged:
+def make_contradiction(chat: ChatId, head: int, last: int) -> Damaged:
     return Damaged(
         f"chat {chat} says that its last record is {head}, and its log ends with {last}; nothing was changed, "
         "mend it with `treadle fsck --repair`"

@@ -46,7 +46,7 @@ def fold_words(words: Iterable[str]) -> list[str]:
     return [fold_case(word).encode(errors="replace").decode() for word in words]
 
 
-def parts(chat: UnindexedRange, records: Iterable[Record]) -> Iterator[Part]:
+def build_parts(chat: UnindexedRange, records: Iterable[Record]) -> Iterator[Part]:
     """The records, which may leave out what is not said, as parts without a gap from `after` to `head`."""
     first, texts, length = chat.after_seq + 1, list[str](), 0
     for record in records:

@@ -79,7 +79,7 @@ class Watch:
             elif head > after_head:
                 waiter.set_result(head)
 
-    def look(self) -> None:
+    def poll_soon(self) -> None:
         """Something has changed here: let those who wait for any chat know soon."""
         if ANY in self._waiters and self._timer is not None:
             self._timer.cancel()

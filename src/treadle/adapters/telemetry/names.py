@@ -46,12 +46,12 @@ _PROVIDERS = {
 }  # fmt: skip
 
 
-def of_response(ending: FinishDelta) -> dict[str, str | int]:
+def describe_response(ending: FinishDelta) -> dict[str, str | int]:
     answer = {RESPONSE_ID: ending.response_id, RESPONSE_MODEL: ending.response_model}
     server: dict[str, str | int] = {SERVER_ADDRESS: ending.server_address, SERVER_PORT: ending.server_port}
     return {name: value for name, value in (server | answer).items() if value}
 
 
-def of_model(ref: str) -> dict[str, str]:
+def describe_model(ref: str) -> dict[str, str]:
     provider, _, name = ref.partition(":")
     return {PROVIDER: _PROVIDERS.get(provider, provider), MODEL: name or provider} if ref else {}

@@ -12,7 +12,7 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.adapters.telemetry import names
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
@@ -110,24 +110,24 @@ class Projection:
         if self._trace is None and isinstance(event, e.UserMessage):
             self._begin(Trace(self._chat, envelope.seq, event.traceparent), at)
             attributes = {names.OPERATION: "invoke_agent", names.AGENT: "treadle", names.AGENT_VERSION: __version__}
-            self._start(RUN, ROOT, "invoke_agent treadle", at, attributes)
+            self._start_span(RUN, ROOT, "invoke_agent treadle", at, attributes)
             self._pending_ms = at
         elif self._trace is None and isinstance(event, e.CompactionStart):
             self._begin(Trace(self._chat, envelope.seq), at)
         if self._trace is not None:
-            self._worker(envelope)
-            self._turns(at, event)
-            self._calls(at, event)
+            self._record_worker(envelope)
+            self._project_turn_event(at, event)
+            self._project_call_event(at, event)
             self._project_side_event(envelope)
         self._before_ms = at
-        return self._portion(envelope)
+        return self._take_portion(envelope)
 
     @property
     def idle(self) -> bool:
         """True if no run is under way: then the next run needs nothing of this state."""
         return self._trace is None
 
-    def _portion(self, envelope: Envelope) -> Portion | None:
+    def _take_portion(self, envelope: Envelope) -> Portion | None:
         trace, event = self._trace, envelope.data
         over = isinstance(event, e.RunEnd) or (isinstance(event, e.CompactionComplete) and RUN not in self._open)
         due = isinstance(event, e.TurnEnd) and envelope.time_ms - self.handed_ms >= EVERY_MS
@@ -136,29 +136,31 @@ class Projection:
         if over:
             self._end_model_call(envelope.time_ms, made_anyway=False)
             for key in [key for key in self._open if key != RUN]:
-                self._end(key, envelope.time_ms)
+                self._end_span(key, envelope.time_ms)
         if isinstance(event, e.RunEnd):
             failure = self._failure if event.reason == "error" else None
             kind, message = (failure.error_class, failure.message) if failure is not None else ("", "")
-            came_to = _spent(self._usage) | {"treadle.end": event.reason}
-            self._end(RUN, envelope.time_ms, came_to, error=kind, message=message)
+            came_to = _describe_usage(self._usage) | {"treadle.end": event.reason}
+            self._end_span(RUN, envelope.time_ms, came_to, error=kind, message=message)
         portion = Portion(trace, envelope.seq, tuple(self._done), tuple(self._queued))
         self._done, self._queued, self.handed_ms = [], [], envelope.time_ms
         if over:
             self._begin(None, 0)
         return portion
 
-    def _start(self, key: str, parent: str, name: str, at: int, attributes: Attributes) -> Span:
+    def _start_span(self, key: str, parent: str, name: str, at: int, attributes: Attributes) -> Span:
         nonempty = {name: value for name, value in attributes.items() if value != ""}
-        span = Span(key, parent, inert_line(name, _NAME), at, {names.CONVERSATION: self._chat, **nonempty})
+        span = Span(key, parent, make_inert_line(name, _NAME), at, {names.CONVERSATION: self._chat, **nonempty})
         return self._open.setdefault(key, span)
 
-    def _end(self, key: str, at: int, attributes: Attributes = NOTHING, *, error: str = "", message: str = "") -> None:
+    def _end_span(
+        self, key: str, at: int, attributes: Attributes = NOTHING, *, error: str = "", message: str = ""
+    ) -> None:
         if (span := self._open.pop(key, None)) is None:
             return
         span.attributes |= attributes
         span.end_ms = max(span.start_ms, at)
-        span.error, span.error_message = error, inert_line(message, _TOLD)
+        span.error, span.error_message = error, make_inert_line(message, _TOLD)
         self._done.append(span)
 
     @property
@@ -166,7 +168,7 @@ class Projection:
         """The parent of a new span: the turn, or else the run."""
         return next((key for key in (self._turn, RUN) if key in self._open), ROOT)
 
-    def _worker(self, envelope: Envelope) -> None:
+    def _record_worker(self, envelope: Envelope) -> None:
         """Record the worker that drives the run, and how long the run waited for a worker."""
         run = self._open.get(RUN)
         if envelope.epoch == 0:
@@ -180,20 +182,20 @@ class Projection:
             run.moments = [*run.moments, Moment("treadle.worker", envelope.time_ms, {"treadle.epoch": envelope.epoch})]
         self._epoch = envelope.epoch
 
-    def _turns(self, at: int, event: e.Event) -> None:
+    def _project_turn_event(self, at: int, event: e.Event) -> None:
         attributes: Attributes
         match event:
             case e.UserMessage() if self._said and RUN in self._open:
                 attributes = self._open[RUN].attributes
                 messages = msgspec.json.decode(attributes.get(names.INPUT_MESSAGES, "[]"))
                 message = {"role": "user", "parts": [{"type": "text", "content": event.content}]}
-                attributes[names.INPUT_MESSAGES] = _json([*messages, message])
+                attributes[names.INPUT_MESSAGES] = _encode_json([*messages, message])
             case e.TurnStart(turn=turn, model=model):
                 self._turn = f"turn {turn}"
-                self._start(self._turn, RUN, self._turn, at, {names.TURN: turn})
+                self._start_span(self._turn, RUN, self._turn, at, {names.TURN: turn})
                 self._attempt, self._asked_ms = 0, at if model else 0
                 self._model = model or self._model
-                self._open[RUN].attributes |= names.of_model(model)
+                self._open[RUN].attributes |= names.describe_model(model)
             case e.TurnRetry():
                 is_lost = event.error_class == "worker_lost"  # the reserved tokens are no count of the used ones
                 usage = None if is_lost else event.usage
@@ -209,7 +211,7 @@ class Projection:
                 self._end_model_call(at, attributes, usage=event.usage, turn=event.turn)
             case e.TurnEnd():
                 self._end_model_call(at, usage=event.usage, made_anyway=event.usage.tokens > 0)
-                self._end(f"turn {event.turn}", at)
+                self._end_span(f"turn {event.turn}", at)
                 self._turn = ""
             case e.SessionError():
                 self._failure = event
@@ -236,51 +238,53 @@ class Projection:
         if (first := self._first_tokens.pop(turn, None)) is not None:
             attributes = {**attributes, names.FIRST_TOKEN: round(first, 6)}
         if (ending := self._endings.pop(turn, None)) is not None:
-            attributes = {**attributes, **names.of_response(ending)}
-        self._model_called(key, self._here, min(asked_ms, at), usage)
-        self._end(key, at, attributes, error=error, message=message)
+            attributes = {**attributes, **names.describe_response(ending)}
+        self._record_model_call(key, self._here, min(asked_ms, at), usage)
+        self._end_span(key, at, attributes, error=error, message=message)
 
-    def _model_called(self, key: str, parent: str, start: int, usage: Usage | None) -> None:
-        model = names.of_model(self._model)
+    def _record_model_call(self, key: str, parent: str, start: int, usage: Usage | None) -> None:
+        model = names.describe_model(self._model)
         name = f"chat {model.get(names.MODEL, '')}".rstrip()
-        self._start(key, parent, name, start, {names.OPERATION: "chat"} | model | _spent(usage)).kind = "client"
+        self._start_span(
+            key, parent, name, start, {names.OPERATION: "chat"} | model | _describe_usage(usage)
+        ).kind = "client"
         self._usage += usage or Usage()
 
     # -- calls, and what they wait for ----------------------------------------------------------------------------
 
-    def _calls(self, at: int, event: e.Event) -> None:
+    def _project_call_event(self, at: int, event: e.Event) -> None:
         match event:
             case e.TrialStart(call=call):
-                self._start(f"try {call}", self._here, f"try {event.name}", at, {names.TOOL: event.name})
+                self._start_span(f"try {call}", self._here, f"try {event.name}", at, {names.TOOL: event.name})
             case e.ExecutionStart(call=call):
-                self._end(f"try {call}", at)
+                self._end_span(f"try {call}", at)
                 attributes = {names.OPERATION: "execute_tool", names.TOOL: event.name, "treadle.effect": event.effect}
                 attributes[names.TOOL_TYPE] = "extension" if "__" in event.name else "function"
                 ids = {names.TOOL_CALL: self._requests.get(call, ("", ""))[1], names.CALL: call}
-                content = {names.ARGUMENTS: _json(event.arguments)} if self._said else {}
+                content = {names.ARGUMENTS: _encode_json(event.arguments)} if self._said else {}
                 name = f"execute_tool {event.name}"
-                self._start(f"tool {call}", self._here, name, at, attributes | ids | content)
+                self._start_span(f"tool {call}", self._here, name, at, attributes | ids | content)
             case e.ExecutionComplete(call=call):
-                self._end(f"try {call}", at)
+                self._end_span(f"try {call}", at)
                 outcome: Attributes = {names.RESULT: event.result or event.error} if self._said else {}
                 outcome |= {names.TOOL_TIME: event.duration_ms / 1000} if event.duration_ms else {}
                 outcome |= {"treadle.sandbox": event.sandbox} if event.sandbox else {}
                 failed = "" if event.success else event.synthetic or "tool_error"
-                self._end(f"tool {call}", at, outcome, error=failed)
+                self._end_span(f"tool {call}", at, outcome, error=failed)
             case e.PermissionRequested(action=action, call=call):
-                self._end(f"try {call}", at)
+                self._end_span(f"try {call}", at)
                 self._wait(at, action, "approval", call, {"treadle.severity": event.severity})
             case e.ExternalToolRequested(call=call):
                 self._wait(at, call, "client_tool", call)
             case e.UserInputRequested(action=action, call=call):
                 self._wait(at, action, "question", call, {"treadle.question": event.purpose})
             case e.PermissionCompleted(action=action):
-                self._end(f"wait {action}", at, {"treadle.decision": event.decision, "treadle.by": event.by})
+                self._end_span(f"wait {action}", at, {"treadle.decision": event.decision, "treadle.by": event.by})
             case e.ExternalToolCompleted(call=call):
                 failed = "client_error" if event.is_error else ""
-                self._end(f"wait {call}", at, {"treadle.by": event.by}, error=failed)
+                self._end_span(f"wait {call}", at, {"treadle.by": event.by}, error=failed)
             case e.UserInputCompleted(action=action):
-                self._end(f"wait {action}", at, {"treadle.by": event.by})
+                self._end_span(f"wait {action}", at, {"treadle.by": event.by})
         if isinstance(event, _ANSWERED):
             self._pending_ms = at
 
@@ -288,7 +292,7 @@ class Projection:
         tool = self._requests.get(call, ("", ""))[0]
         parent = f"tool {call}" if f"tool {call}" in self._open else self._here
         own_attributes = {names.WAIT: wait_kind, names.TOOL: tool, names.CALL: call}
-        self._start(f"wait {action}", parent, f"wait {wait_kind}", at, {**own_attributes, **attributes})
+        self._start_span(f"wait {action}", parent, f"wait {wait_kind}", at, {**own_attributes, **attributes})
 
     # -- compaction, checks, calls that are no turn -----------------------------------------------------------------
 
@@ -298,10 +302,10 @@ class Projection:
             case e.CompactionStart():
                 parent = self._here if self._asked_ms or RUN not in self._open else RUN
                 self._compacting = f"compaction {envelope.seq}"
-                self._start(self._compacting, parent, "compaction", at, {"treadle.trigger": event.trigger})
+                self._start_span(self._compacting, parent, "compaction", at, {"treadle.trigger": event.trigger})
             case e.CompactionComplete():
                 tokens = {"treadle.tokens.before": event.tokens_before, "treadle.tokens.after": event.tokens_after}
-                self._end(self._compacting, at, tokens, error="" if event.success else "compaction_failed")
+                self._end_span(self._compacting, at, tokens, error="" if event.success else "compaction_failed")
                 self._asked_ms = self._asked_ms and at
             case e.ModelCall(usage=usage) if usage.tokens or event.error:
                 compacts = event.purpose == "compaction"
@@ -309,18 +313,18 @@ class Projection:
                 start = within.start_ms if within is not None and compacts else self._before_ms
                 parent = within.key if within is not None else self._here
                 key, error = f"chat {envelope.seq}", "model_error" if event.error else ""
-                self._model_called(key, parent, start, usage)
-                self._end(key, at, {names.PURPOSE: event.purpose}, error=error, message=event.error)
+                self._record_model_call(key, parent, start, usage)
+                self._end_span(key, at, {names.PURPOSE: event.purpose}, error=error, message=event.error)
             case e.CheckStarted(check=check):
                 content = {"treadle.check": event.command} if self._said else {}
-                self._start(check, self._here, "check", at, content)
+                self._start_span(check, self._here, "check", at, content)
             case e.CheckCompleted(check=check):
-                self._end(check, at, error="" if event.success else event.synthetic or "check_failed")
+                self._end_span(check, at, error="" if event.success else event.synthetic or "check_failed")
             case e.Interrupted() if (run := self._open.get(RUN)) is not None:
                 run.moments = [*run.moments, Moment("treadle.interrupted", at, {"treadle.by": event.by})]
 
 
-def _spent(usage: Usage | None) -> Attributes:
+def _describe_usage(usage: Usage | None) -> Attributes:
     if usage is None or not usage.tokens:
         return {}
     optional: Attributes = {names.CACHED_TOKENS: usage.cached, names.REASONING_TOKENS: usage.reasoning}
@@ -332,7 +336,7 @@ def _spent(usage: Usage | None) -> Attributes:
 # -- content in the shapes of the GenAI conventions; it comes from the log, so secrets are out of it (S-11) ------------
 
 
-def _json(value: object) -> str:
+def _encode_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -341,4 +345,4 @@ def _encode_answer(message: e.AssistantMessage) -> Attributes:
     for request in message.tool_requests:
         parts.append({"type": "tool_call", "id": request.id, "name": request.name, "arguments": request.arguments})
     answer = {"role": "assistant", "parts": parts, "finish_reason": message.finish_reason}
-    return {names.OUTPUT_MESSAGES: _json([answer])}
+    return {names.OUTPUT_MESSAGES: _encode_json([answer])}

@@ -26,7 +26,7 @@ from treadle.adapters.telemetry import names
 from treadle.adapters.telemetry.projection import ROOT, Portion, Span
 from treadle.adapters.telemetry.settings import Signal, Telemetry
 from treadle.base.logs import log_warning
-from treadle.protocol.trace_context import span_id, trace_of
+from treadle.protocol.trace_context import find_trace, make_span_id
 
 _TOKENS = [4.0**power for power in range(14)]
 _SECONDS = [0.01 * 2.0**power for power in range(14)]
@@ -93,14 +93,16 @@ class Recorder:
         self._ids = _Ids()
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         self._sender: Sender | None = None
-        if settings.exporter("TRACES", os.environ):
+        if settings.choose_exporter("TRACES", os.environ):
             destination = settings.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
-            self._sender = Sender(_exporter(settings, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), destination)
+            self._sender = Sender(
+                _make_exporter(settings, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), destination
+            )
             self._provider.add_span_processor(self._sender)
         self._tracer = self._provider.get_tracer("treadle", __version__, schema_url=names.SCHEMA_URL)
         readers = []
-        if settings.exporter("METRICS", os.environ):
-            exporter = _exporter(settings, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
+        if settings.choose_exporter("METRICS", os.environ):
+            exporter = _make_exporter(settings, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
             readers.append(PeriodicExportingMetricReader(exporter))
         self._meters = MeterProvider(readers, resource, shutdown_on_exit=False)
         self._measures = Measures(self._meters.get_meter("treadle", __version__, names.SCHEMA_URL))
@@ -116,14 +118,16 @@ class Recorder:
 
     def _make(self, portion: Portion) -> None:
         chat, first = portion.trace.chat, portion.trace.first
-        above = trace_of(chat, first, portion.trace.traceparent)
-        outside = _context(above.trace, above.span, above.sampled, remote=True) if above.span else Context()
+        above = find_trace(chat, first, portion.trace.traceparent)
+        outside = _make_context(above.trace, above.span, above.sampled, remote=True) if above.span else Context()
         decision = self._provider.sampler.should_sample(outside, above.trace, "invoke_agent treadle").decision
         if decision is not Decision.RECORD_AND_SAMPLE:
             return
         for span in portion.spans:
-            inside = outside if span.parent == ROOT else _context(above.trace, span_id(chat, first, span.parent))
-            self._ids.trace, self._ids.span = above.trace, span_id(chat, first, span.key)
+            inside = (
+                outside if span.parent == ROOT else _make_context(above.trace, make_span_id(chat, first, span.parent))
+            )
+            self._ids.trace, self._ids.span = above.trace, make_span_id(chat, first, span.key)
             kind, start = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL, span.start_ms * _NS
             otel_span = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=start)
             for moment in span.moments:
@@ -147,16 +151,18 @@ class Measures:
     """The metrics: those of the conventions, and our own for what they have no name for."""
 
     def __init__(self, meter: Meter) -> None:
-        def histogram(name: str, unit: str, about: str, buckets: list[float]) -> Histogram:
+        def make_histogram(name: str, unit: str, about: str, buckets: list[float]) -> Histogram:
             return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=buckets)
 
-        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "Tokens used by model calls.", _TOKENS)
-        self._duration = histogram("gen_ai.client.operation.duration", "s", "How long operations took.", _SECONDS)
+        self._tokens = make_histogram("gen_ai.client.token.usage", "{token}", "Tokens used by model calls.", _TOKENS)
+        self._duration = make_histogram("gen_ai.client.operation.duration", "s", "How long operations took.", _SECONDS)
         first = "gen_ai.client.operation.time_to_first_chunk"
-        self._first = histogram(first, "s", "How long models took to begin.", _SECONDS)
-        self._tools = histogram("treadle.tool.duration", "s", "How long tools worked.", _SECONDS)
-        self._waits = histogram("treadle.wait.duration", "s", "How long chats waited for people and clients.", _WAITS)
-        self.queue = histogram("treadle.queue.duration", "s", "How long chats waited for a worker.", _SECONDS)
+        self._first = make_histogram(first, "s", "How long models took to begin.", _SECONDS)
+        self._tools = make_histogram("treadle.tool.duration", "s", "How long tools worked.", _SECONDS)
+        self._waits = make_histogram(
+            "treadle.wait.duration", "s", "How long chats waited for people and clients.", _WAITS
+        )
+        self.queue = make_histogram("treadle.queue.duration", "s", "How long chats waited for a worker.", _SECONDS)
         self._cost = meter.create_counter("treadle.cost", "USD", "The cost of model calls.")
 
     def take(self, span: Span) -> None:
@@ -193,17 +199,17 @@ class _Ids(IdGenerator):
         return True  # the digest of a random id
 
 
-def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = False) -> Context:
+def _make_context(trace: int, span: int, sampled: bool = True, *, remote: bool = False) -> Context:
     return set_span_in_context(NonRecordingSpan(SpanContext(trace, span, remote, TraceFlags(int(sampled)))), Context())
 
 
-def _exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
+def _make_exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
     """The console, or the exporter of this name. The setting is the address of the collector; by HTTP a signal adds its
     path."""
-    if settings.exporter(signal, os.environ) == "console":
+    if settings.choose_exporter(signal, os.environ) == "console":
         return console(out=sys.stderr)
     kind = "trace" if signal == "TRACES" else "metric"
-    is_grpc = settings.protocol_of(signal, os.environ) == "grpc"
+    is_grpc = settings.choose_protocol(signal, os.environ) == "grpc"
     short, path = ("grpc", "") if is_grpc else ("http", f"/v1/{signal.lower()}")
     module = import_module(f"opentelemetry.exporter.otlp.proto.{short}.{kind}_exporter")
     base = settings.endpoint.rstrip("/")

@@ -27,7 +27,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     protocol: Literal["", "http/protobuf", "grpc"] = ""
     content: bool = False
 
-    def exporter(self, signal: Signal, env: Mapping[str, str]) -> Exporter:
+    def choose_exporter(self, signal: Signal, env: Mapping[str, str]) -> Exporter:
         """How a signal is exported; empty: not at all. ConfigError if it cannot be."""
         if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
             return ""
@@ -38,7 +38,7 @@ class Telemetry(msgspec.Struct, frozen=True):
             raise ConfigError(f"OTEL_{signal}_EXPORTER is {exporter_name!r}; Treadle knows otlp, console and none")
         return _EXPORTERS[choice]
 
-    def protocol_of(self, signal: Signal, env: Mapping[str, str]) -> str:
+    def choose_protocol(self, signal: Signal, env: Mapping[str, str]) -> str:
         protocol = self.protocol or env.get(f"{_BASE}_{signal}_PROTOCOL") or env.get(f"{_BASE}_PROTOCOL") or HTTP
         if protocol not in PROTOCOLS:
             raise ConfigError(f"{protocol!r} is no protocol that traces are sent by; there is: {', '.join(PROTOCOLS)}")
@@ -47,17 +47,17 @@ class Telemetry(msgspec.Struct, frozen=True):
     def check(self, env: Mapping[str, str]) -> bool:
         """True if any signal is exported. ConfigError names the package that is missing for it."""
         signals: tuple[Signal, ...] = ("TRACES", "METRICS")
-        exported = [signal for signal in signals if self.exporter(signal, env)]
+        exported = [signal for signal in signals if self.choose_exporter(signal, env)]
         if not exported:
             return False
         if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
             raise ConfigError("OpenTelemetry is not installed; install it with: pip install 'treadle[otel]'")
         for signal in exported:
-            name = "grpc" if self.protocol_of(signal, env) == "grpc" else "http"
+            name = "grpc" if self.choose_protocol(signal, env) == "grpc" else "http"
             spec = None
             with suppress(ModuleNotFoundError):
                 spec = find_spec(f"opentelemetry.exporter.otlp.proto.{name}")
-            if self.exporter(signal, env) == "otlp" and spec is None:
+            if self.choose_exporter(signal, env) == "otlp" and spec is None:
                 package = f"opentelemetry-exporter-otlp-proto-{name}"
                 raise ConfigError(f"{package} is not installed; install it, or choose another protocol")
         return True

@@ -22,7 +22,7 @@ from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.deltas import FinishDelta
 from treadle.protocol.events import Envelope
-from treadle.protocol.trace_context import TraceContext, span_id, trace_of
+from treadle.protocol.trace_context import TraceContext, find_trace, make_span_id
 
 if TYPE_CHECKING:
     from treadle.adapters.telemetry.recorder import Recorder
@@ -36,7 +36,7 @@ _LOOK_BACK = 50  # Outside runs: a compaction begins so few events before it end
 _ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
 
 
-def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
+def make_observer(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
     """The observer that exports as `telemetry` says; one that does nothing if there is nothing to export, or cannot
     be."""
     settings = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
@@ -80,7 +80,7 @@ class Watcher(Observer):
         logging.getLogger("treadle").addFilter(self._filter)
 
     def on_append(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
-        last = next((one for one in reversed(envelopes) if self._ends(previous_state, one)), None)
+        last = next((one for one in reversed(envelopes) if self._can_end(previous_state, one)), None)
         if last is None:
             return
         first = envelopes[0].seq
@@ -89,24 +89,24 @@ class Watcher(Observer):
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="telemetry")
 
-    def _ends(self, previous_state: ChatState, envelope: Envelope) -> bool:
+    def _can_end(self, previous_state: ChatState, envelope: Envelope) -> bool:
         """True if a portion may end here. The log decides if it does."""
         if not isinstance(envelope.data, e.TurnEnd):
             return isinstance(envelope.data, _ENDS)
         began = previous_state.run.started_ms if previous_state.run is not None else envelope.time_ms
-        return envelope.time_ms - max(began, self._of(previous_state.chat).handed_ms) >= EVERY_MS
+        return envelope.time_ms - max(began, self._get_watched(previous_state.chat).handed_ms) >= EVERY_MS
 
-    def _of(self, chat: ChatId) -> _Watched:
+    def _get_watched(self, chat: ChatId) -> _Watched:
         return _keep(self._watched, chat, self._watched.get(chat) or _Watched())
 
-    def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
-        self._of(chat).first_tokens[turn] = seconds
+    def on_first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
+        self._get_watched(chat).first_tokens[turn] = seconds
 
     def on_answer(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
-        self._of(chat).endings[turn] = ending
+        self._get_watched(chat).endings[turn] = ending
 
     @contextmanager
-    def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
+    def trace_work(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
         """Make this call or run OpenTelemetry's current span: tools' spans are its children, logs have its trace."""
         if state.run is None:
             yield
@@ -114,7 +114,7 @@ class Watcher(Observer):
         from opentelemetry.context import attach, detach
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
-        here = _place(state, f"tool {call}" if call else RUN)
+        here = _get_span_context(state, f"tool {call}" if call else RUN)
         _keep(self._current, state.chat, here)
         span_context = SpanContext(here.trace, here.span, False, TraceFlags(int(here.sampled)))
         token = attach(set_span_in_context(NonRecordingSpan(span_context)))
@@ -123,8 +123,8 @@ class Watcher(Observer):
         finally:
             detach(token)
 
-    def traceparent(self, state: ChatState, waits: CallKey) -> str:
-        return str(_place(state, f"wait {waits}")) if state.run is not None else ""
+    def make_traceparent(self, state: ChatState, waits: CallKey) -> str:
+        return str(_get_span_context(state, f"wait {waits}")) if state.run is not None else ""
 
     async def _work(self) -> None:
         while self._jobs:
@@ -137,7 +137,7 @@ class Watcher(Observer):
     async def _hand_over(self, job: _Job) -> None:
         if self._recorder is None:
             self._recorder = await asyncio.to_thread(_load_recorder, self._wanted)
-        watched = self._of(job.chat)
+        watched = self._get_watched(job.chat)
         projection, watched.projection = watched.projection, None  # if this fails, the projection is incomplete
         if projection is None or not job.begin - 1 <= projection.reached < job.first:
             content, tokens, endings = self._wanted.content, watched.first_tokens, watched.endings
@@ -161,11 +161,11 @@ class Watcher(Observer):
             await asyncio.to_thread(self._recorder.close, CLOSE_S)
 
 
-def _place(state: ChatState, key: str) -> TraceContext:
+def _get_span_context(state: ChatState, key: str) -> TraceContext:
     """Of a span of the run that is under way."""
     assert state.run is not None
-    above = trace_of(state.chat, state.run.first, state.run.traceparent)
-    return TraceContext(above.trace, span_id(state.chat, state.run.first, key), above.sampled)
+    above = find_trace(state.chat, state.run.first, state.run.traceparent)
+    return TraceContext(above.trace, make_span_id(state.chat, state.run.first, key), above.sampled)
 
 
 def _load_recorder(settings: Telemetry) -> "Recorder":

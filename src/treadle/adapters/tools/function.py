@@ -137,7 +137,7 @@ def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool]
     broken ones, which keep no others from working."""
     tools: list[Tool] = []
     warnings: list[str] = []
-    if points is None and any(map(_may_have_tools, sys.path)):
+    if points is None and any(map(_can_have_tools, sys.path)):
         from importlib.metadata import entry_points  # takes longer to load than the rest of a start
 
         points = entry_points(group=GROUP)
@@ -155,7 +155,7 @@ def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool]
     return tools, warnings
 
 
-def _may_have_tools(place: str) -> bool:
+def _can_have_tools(place: str) -> bool:
     """True if a place on the path has a package that names the group. A place that is not a folder may have one."""
     try:
         names = [name for name in os.listdir(place or ".") if name.lower().endswith(("dist-info", "egg-info"))]

@@ -21,18 +21,18 @@ from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.command.project import CommandProject
-from treadle.adapters.tools.builtin.command.shell import without_secrets
-from treadle.adapters.tools.builtin.read import numbered_text
+from treadle.adapters.tools.builtin.command.shell import drop_secrets
+from treadle.adapters.tools.builtin.read import format_numbered_text
 from treadle.adapters.tools.builtin.text import MAX_FILE, Text, decode
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.subprocesses import run_program
 from treadle.base.types import ChatId
-from treadle.diff.changes import merge_changes, total
+from treadle.diff.changes import merge_changes, sum_stats
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import WorkspaceOf, inert
+from treadle.ports.workspace import WorkspaceOf, escape_name
 from treadle.protocol.content import Value
 from treadle.protocol.tools import EDIT_TOOLS, READ_TOOL, ToolSpec
 
@@ -74,12 +74,12 @@ class CommandHooks:
 
     def __init__(self, hooks: Sequence[Hook], env: Mapping[str, str], wrap: Wrap | None = None) -> None:
         self._hooks = tuple(hooks)
-        self._env = without_secrets(env)
+        self._env = drop_secrets(env)
         self._wrap = wrap
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         for hook in self.select_hooks("before", spec):
-            answer = await self._run(hook, _build_payload("before", invocation))
+            answer = await self._run_hook(hook, _build_payload("before", invocation))
             if isinstance(answer, str):
                 reason = f"the user's hook `{hook.command}` must allow it and it {answer}"
                 return f"This call was not carried out, because {reason}."
@@ -90,7 +90,7 @@ class CommandHooks:
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         for hook in self.select_hooks("after", spec):
             result = {"success": outcome.success, "result": outcome.text, "summary": outcome.summary}
-            answer = await self._run(hook, _build_payload("after", invocation, **result))
+            answer = await self._run_hook(hook, _build_payload("after", invocation, **result))
             if isinstance(answer, str):
                 outcome = _append_text(outcome, f"[The hook `{hook.command}` {answer}.]")
                 continue
@@ -103,16 +103,16 @@ class CommandHooks:
     def select_hooks(self, phase: When, spec: ToolSpec) -> list[Hook]:
         return [hook for hook in self._hooks if hook.when == phase and (not hook.tools or spec.name in hook.tools)]
 
-    async def _run(self, hook: Hook, payload: dict[str, Any]) -> _Answer | str:
+    async def _run_hook(self, hook: Hook, payload: dict[str, Any]) -> _Answer | str:
         """The program's answer, or in words why there is none."""
         root = str(payload["root"]) or "/"
         try:
             argv = ["/bin/sh", "-c", hook.command]
             argv = self._wrap(argv, root) if self._wrap is not None else argv
-            faultpoint("hook.before")
+            reach_faultpoint("hook.before")
             stdin_data = msgspec.json.encode(payload)
             ran = await run_program(argv, cwd=root, env=self._env, stdin_data=stdin_data, timeout_s=hook.timeout_s)
-            faultpoint("hook.after")
+            reach_faultpoint("hook.after")
         except (OSError, SandboxError) as error:
             return f"could not be run: {error}"
         if ran.ending == "timed_out":
@@ -157,7 +157,9 @@ class WatchedHooks:
         files = tuple(merge_changes({file.path: file for file in outcome.files}, change.files).values())
         source = outcome.source if outcome.files else change.source
         note = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
-        return _append_text(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
+        return _append_text(
+            msgspec.structs.replace(outcome, files=files, source=source, diff_stat=sum_stats(files)), note
+        )
 
 
 class ProjectHooks:
@@ -168,14 +170,14 @@ class ProjectHooks:
         self._told: set[str] = set()
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
-        hooks = await self._hooks(invocation)
+        hooks = await self._load_hooks(invocation)
         return hooks if isinstance(hooks, str) else await hooks.before_call(spec, invocation)
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
-        hooks = await self._hooks(invocation)
+        hooks = await self._load_hooks(invocation)
         return outcome if isinstance(hooks, str) else await hooks.after_call(spec, invocation, outcome)
 
-    async def _hooks(self, invocation: Invocation) -> CommandHooks | str:
+    async def _load_hooks(self, invocation: Invocation) -> CommandHooks | str:
         """The trusted hooks; none if there are none or they are not trusted; or the reason why nothing may run."""
         no_hooks = CommandHooks((), {})
         if not invocation.root:
@@ -286,7 +288,7 @@ class UnsavedFiles:
         if spec.name in EDIT_TOOLS:
             for path in _find_paths(invocation):
                 if await self._read_unsaved_text(invocation, path) is not None:
-                    return UNSAVED.format(path=inert(path))
+                    return UNSAVED.format(path=escape_name(path))
         return ""
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
@@ -298,7 +300,7 @@ class UnsavedFiles:
             return outcome
         start, end = invocation.arguments.get("start_line") or 1, invocation.arguments.get("end_line") or 0
         try:
-            shown_text, summary = numbered_text(inert(path), Text(text), start, end)
+            shown_text, summary = format_numbered_text(escape_name(path), Text(text), start, end)
         except ToolError:
             return outcome
         return replace(outcome, text=f"{shown_text}\n{NOTE}", summary=f"{summary}, unsaved")
@@ -309,16 +311,16 @@ class UnsavedFiles:
             return None
         try:
             workspace = self._workspace_of(*invocation.project)
-            data = await asyncio.to_thread(lambda: workspace.read_bytes(workspace.relative(path), MAX_FILE))
+            data = await asyncio.to_thread(lambda: workspace.read_bytes(workspace.to_relative(path), MAX_FILE))
             on_disk = await asyncio.to_thread(lambda: decode(data, path).text)
             async with asyncio.timeout(WAIT_S):
                 text = await read(os.path.join(invocation.root, path))
         except Exception:  # no text, no such file, an editor that is gone: then the disk counts
             return None
-        return None if _plain(text) == _plain(on_disk) else text
+        return None if _normalize_text(text) == _normalize_text(on_disk) else text
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
     """Editors have line ends and byte-order marks of their own."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 

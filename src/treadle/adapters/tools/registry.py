@@ -75,45 +75,45 @@ class Tools:
         self._source_of = source_of
         self._source: ToolSource | None = None
 
-    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+    async def prepare_tools(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         self._source = self._source or self._source_of(options)
-        return () if self._source is None else await self._source.ready(chat, options)
+        return () if self._source is None else await self._source.prepare_tools(chat, options)
 
-    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
-        table, source = self._table(options), self._source
+    def list_specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+        table, source = self._get_table(options), self._source
         if source is None:
             return table.specs
         more = (tool.spec for tool in source.list_tools(options) if tool.spec.name not in table.tools_by_name)
-        return (*table.specs, *(spec for spec in more if may_call(spec.name, options)))
+        return (*table.specs, *(spec for spec in more if can_call(spec.name, options)))
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
-        tools_by_name, source = self._table(options).tools_by_name, self._source
+        tools_by_name, source = self._get_table(options).tools_by_name, self._source
         tool = tools_by_name.get(name) or tools_by_name.get(ALIASES.get(name, ""))
-        if tool is not None or source is None or not may_call(name, options):
+        if tool is not None or source is None or not can_call(name, options):
             return tool
         return source.find(name, options)
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
-        if self._source is None or request.name in self._table(options).tools_by_name:
+        if self._source is None or request.name in self._get_table(options).tools_by_name:
             return ""
         return await self._source.await_tool(request, options)
 
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
-        if self._source is None or request.name in self._table(options).tools_by_name:
+        if self._source is None or request.name in self._get_table(options).tools_by_name:
             return request
         return self._source.resolve_call(request, options)
 
-    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+    def parse_arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         if isinstance(read := validate.parse(text), str):
             return read
         mended = validate.coerce(spec, read)
-        return validate.problem(spec.parameters, mended) or mended
+        return validate.find_problem(spec.parameters, mended) or mended
 
-    def warnings(self, options: ChatOptions) -> tuple[str, ...]:
+    def list_warnings(self, options: ChatOptions) -> tuple[str, ...]:
         """Warnings about a caller's options; InvalidInput if they cannot be accepted at all (A-01)."""
-        return self._table(options).warnings
+        return self._get_table(options).warnings
 
-    def _table(self, options: ChatOptions) -> _Table:
+    def _get_table(self, options: ChatOptions) -> _Table:
         """Looked up by identity, for options are frozen and a chat keeps one object from turn to turn."""
         if (table := self._tables.get(id(options))) is not None:
             return table
@@ -135,7 +135,7 @@ class Tools:
         return table
 
 
-def may_call(name: str, options: ChatOptions) -> bool:
+def can_call(name: str, options: ChatOptions) -> bool:
     """True if enabled by patterns such as `git__*`, less `!git__push`; names without a server by any of them."""
     if options.tools is None:
         return True
@@ -175,7 +175,7 @@ def declare(tools: Sequence[DynamicTool], builtin_names: Collection[str]) -> tup
             warnings.append(f"The dynamic tool {tool.name!r} is ignored: a built-in tool has that name.")
             continue
         schema = tool.input_schema
-        if wrong := validate.schema_problem(schema):
+        if wrong := validate.find_schema_problem(schema):
             warnings.append(f"The input_schema of {tool.name!r} is ignored, its arguments are not checked: {wrong}")
             schema = dict(ANY_OBJECT)
         specs.append(ToolSpec(tool.name, tool.description, {"type": "object"} | schema, kind="client"))

@@ -1,5 +1,6 @@
 """Turns the text that a model sent into arguments that fit a schema, or into a message that it can act on (T-12, P-06).
-Never raises. `parse` reads, `coerce` mends what is wrong in only one possible way, `problem` describes the rest."""
+Never raises. `parse` reads, `coerce` mends what is wrong in only one possible way, `find_problem` describes
+the rest."""
 
 import math
 import re
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treadle.protocol.content import json_type
+from treadle.protocol.content import get_json_type
 from treadle.protocol.tools import ToolSpec
 
 if TYPE_CHECKING:
@@ -44,27 +45,29 @@ def parse(text: str) -> dict[str, Any] | str:
     except (msgspec.DecodeError, ValueError) as error:
         return f"The arguments are not valid JSON ({error}). Send the call again with one complete JSON object."
     if not isinstance(value, dict):
-        return f"The arguments must be one JSON object, not {_a(json_type(value))}: {_format_value(value)}"
-    return unstorable(value) or _said_twice(text) or value
+        return (
+            f"The arguments must be one JSON object, not {_add_article(get_json_type(value))}: {_format_value(value)}"
+        )
+    return find_unstorable(value) or _find_repeated_key(text) or value
 
 
-def _said_twice(text: str) -> str:
+def _find_repeated_key(text: str) -> str:
     """The key that an object has twice; empty if none. Parsers disagree about the value, so Treadle does not guess."""
     import json  # lazily, as all here; msgspec does not tell
 
     repeated: list[str] = []
 
-    def look(pairs: list[tuple[str, object]]) -> None:
+    def collect_repeated(pairs: list[tuple[str, object]]) -> None:
         if len(pairs) != len(dict(pairs)):
             keys = [key for key, _ in pairs]
             repeated.append(_format_value(next(key for key in keys if keys.count(key) > 1)))
 
-    json.loads(text, object_pairs_hook=look)
+    json.loads(text, object_pairs_hook=collect_repeated)
     sentence = "The arguments have the key {} more than once. Send the call again, with each key once."
     return sentence.format(repeated[0]) if repeated else ""
 
 
-def unstorable(value: object) -> str:
+def find_unstorable(value: object) -> str:
     """Why a value cannot be kept in the log, though it is JSON; empty if it can. No recursion: it may be deep."""
     layer: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
@@ -86,7 +89,7 @@ def unstorable(value: object) -> str:
 _by_identity: dict[int, tuple[dict[str, Any], "jsonschema_rs.Validator | str"]] = {}
 
 
-def schema_problem(schema: object) -> str:
+def find_schema_problem(schema: object) -> str:
     """Why this is no usable JSON Schema for arguments; empty if it is one. Nothing is fetched for a `$ref`."""
     if not isinstance(schema, dict):
         return "it is not a JSON object"
@@ -96,11 +99,11 @@ def schema_problem(schema: object) -> str:
     return validator if isinstance(validator, str) else ""
 
 
-def problem(schema: dict[str, Any], arguments: object) -> str:
+def find_problem(schema: dict[str, Any], arguments: object) -> str:
     """The error in the arguments: the field, the expected value, the sent value. Empty if there is none."""
     if not isinstance(arguments, dict):
-        return f"The arguments must be one JSON object, not {_a(json_type(arguments))}."
-    validator = _validator(schema)
+        return f"The arguments must be one JSON object, not {_add_article(get_json_type(arguments))}."
+    validator = _get_validator(schema)
     if isinstance(validator, str):  # it constrains nothing (A-01)
         return ""
     try:
@@ -112,10 +115,10 @@ def problem(schema: dict[str, Any], arguments: object) -> str:
     lines = [f"- {line}" for line in dict.fromkeys(problems)]
     if len(lines) > _PROBLEMS_SHOWN:
         lines[_PROBLEMS_SHOWN:] = [f"- and {len(lines) - _PROBLEMS_SHOWN} more problems"]
-    return "\n".join(["The arguments do not fit:", *lines, _expectation(schema)])
+    return "\n".join(["The arguments do not fit:", *lines, _describe_expectation(schema)])
 
 
-def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
+def _get_validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
     cached = _by_identity.get(id(schema))
     if cached is not None and cached[0] is schema:
         return cached[1]
@@ -137,16 +140,16 @@ def _compile(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
 
 def _say(error: "jsonschema_rs.ValidationError") -> str:
     kind = error.kind.as_dict()
-    field = _field(error.instance_path)
+    field = _format_field(error.instance_path)
     sent_note = f"; sent: {_format_value(error.instance)}"
     match error.kind.name:
         case "required":
-            return f"{_field([*error.instance_path, kind['property']])} is missing"
+            return f"{_format_field([*error.instance_path, kind['property']])} is missing"
         case "additionalProperties":
             names = ", ".join(_format_value(name) for name in kind["unexpected"][:10])
             return f"{field} has no such field: {names}"
         case "type":
-            return f"{field} must be {' or '.join(_a(name) for name in kind['types'])}{sent_note}"
+            return f"{field} must be {' or '.join(_add_article(name) for name in kind['types'])}{sent_note}"
         case "enum":
             options = kind["options"]
             option_list = ", ".join(map(_format_value, options)) if isinstance(options, list) else str(options)
@@ -155,29 +158,29 @@ def _say(error: "jsonschema_rs.ValidationError") -> str:
             return f"{field}: {_truncate_text(error.message, 300)}"
 
 
-def _field(path: list[str | int]) -> str:
+def _format_field(path: list[str | int]) -> str:
     path_text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
     return f"`{_truncate_text(path_text, 100)}`" if path_text else "the arguments object"
 
 
-def _expectation(schema: dict[str, Any]) -> str:
+def _describe_expectation(schema: dict[str, Any]) -> str:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         return "Expected: no fields." if schema.get("additionalProperties") is False else ""
     required = schema.get("required", [])
     fields = []
     for name, sub in properties.items():
-        kinds = "|".join(sorted(allowed_types(sub))) if isinstance(sub, dict) else ""
+        kinds = "|".join(sorted(list_allowed_types(sub))) if isinstance(sub, dict) else ""
         fields.append(f"{name}{'' if name in required else '?'}: {kinds or 'any'}")
     return _truncate_text(f"Expected: {{{', '.join(fields)}}}", 1_000)
 
 
 # -- words ------------------------------------------------------------------------------------------------------
-def _a(kind: str) -> str:
+def _add_article(kind: str) -> str:
     return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def allowed_types(schema: dict[str, Any]) -> set[str]:
+def list_allowed_types(schema: dict[str, Any]) -> set[str]:
     """The JSON types a schema names; empty when it does not say in a simple way."""
     type_names = schema.get("type")
     if isinstance(type_names, str):
@@ -187,7 +190,7 @@ def allowed_types(schema: dict[str, Any]) -> set[str]:
     for word in ("anyOf", "oneOf"):
         options = schema.get(word)
         if isinstance(options, list) and options and all(isinstance(option, dict) for option in options):
-            kinds = [allowed_types(option) for option in options]
+            kinds = [list_allowed_types(option) for option in options]
             return set().union(*kinds) if all(kinds) else set()
     return set()
 
@@ -254,7 +257,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2
 def coerce(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with what can be meant in only one way put right: names for `path`, quoted numbers and booleans,
     JSON as text, null for an optional field, remarks that no field is for."""
-    if not problem(spec.parameters, arguments):
+    if not find_problem(spec.parameters, arguments):
         return arguments
     properties = spec.parameters.get("properties")
     if not isinstance(properties, dict):
@@ -279,10 +282,10 @@ def _rename(fields: dict[str, Any], arguments: dict[str, Any], names: Mapping[st
 def _fit(schema: object, value: object, depth: int) -> object:
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return value
-    allowed = allowed_types(schema)
-    kind = json_type(value)
+    allowed = list_allowed_types(schema)
+    kind = get_json_type(value)
     if kind not in allowed and not (kind == "integer" and "number" in allowed):
-        mended = [converted for target_type in allowed if (converted := _as(target_type, value)) is not None]
+        mended = [converted for target_type in allowed if (converted := _convert_value(target_type, value)) is not None]
         if len(mended) != 1:
             return value
         value = mended[0]
@@ -299,13 +302,13 @@ def _fit_object(schema: dict[str, Any], value: dict[str, Any], depth: int) -> di
 
     def can_go(name: str, item: object) -> bool:
         sub = properties.get(name)
-        allowed = allowed_types(sub) if item is None and isinstance(sub, dict) and name not in required else set()
+        allowed = list_allowed_types(sub) if item is None and isinstance(sub, dict) and name not in required else set()
         return bool(allowed) and "null" not in allowed
 
     return {n: _fit(properties.get(n), item, depth + 1) for n, item in value.items() if not can_go(n, item)}
 
 
-def _as(target_type: str, value: object) -> object | None:
+def _convert_value(target_type: str, value: object) -> object | None:
     """The value as the wanted type, where there is no doubt; None where there is."""
     if isinstance(value, float) and target_type == "integer" and math.isfinite(value) and value.is_integer():
         return int(value) if abs(value) < 2**53 else None
@@ -326,5 +329,5 @@ def _as(target_type: str, value: object) -> object | None:
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 decoded = msgspec.json.decode(text)
                 fits = isinstance(decoded, dict if target_type == "object" else list)
-                return decoded if fits and not unstorable(decoded) else None
+                return decoded if fits and not find_unstorable(decoded) else None
     return None

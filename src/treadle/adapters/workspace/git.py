@@ -18,11 +18,11 @@ from contextlib import suppress
 import msgspec
 
 from treadle.adapters.workspace.paths.entries import READ
-from treadle.base.file_system import faultpoint, is_below
-from treadle.base.subprocesses import Completed, Launch, program_outside, run_blocking
+from treadle.base.file_system import is_below, reach_faultpoint
+from treadle.base.subprocesses import Completed, Launch, find_program_outside, run_blocking
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.events import GitBranchCreated
 
 _TIMEOUT_S = 30.0
@@ -59,7 +59,7 @@ class Repository(msgspec.Struct, frozen=True):
     common: str
 
 
-def repository_of(root: str) -> Repository | None:
+def find_repository(root: str) -> Repository | None:
     """The repository whose work tree the root says it is. A `.git` that is a link or names a folder of another
     repository is none: a reference would be written there."""
     place = os.path.join(os.path.realpath(root), ".git")
@@ -67,11 +67,11 @@ def repository_of(root: str) -> Repository | None:
         return None
     if os.path.isdir(place):
         return None if os.path.lexists(os.path.join(place, "commondir")) else Repository(place, place)
-    git_folder = _line(place).removeprefix("gitdir:").strip()
+    git_folder = _read_first_line(place).removeprefix("gitdir:").strip()
     folder = os.path.realpath(os.path.join(root, git_folder)) if git_folder else ""
     if not folder or not os.path.isdir(folder):
         return None
-    above = _line(os.path.join(folder, "commondir"))
+    above = _read_first_line(os.path.join(folder, "commondir"))
     common = os.path.realpath(os.path.join(folder, above)) if above else folder
     is_own = not above or os.path.dirname(folder) == os.path.join(common, "worktrees")
     return Repository(folder, common) if is_own else None
@@ -82,17 +82,21 @@ class Git:
 
     def __init__(self, repository: Repository, sandbox: Sandbox, hidden_paths: Sequence[str] = ()) -> None:
         self.folder, self._common, self._sandbox = repository.folder, repository.common, sandbox
-        self._hidden = tuple(path for path in hidden_paths if not _lies_in(self._common, path))
-        self._program = git_program(self._common)
+        self._hidden = tuple(path for path in hidden_paths if not _is_inside(self._common, path))
+        self._program = find_git_program(self._common)
         self._included = False  # True if the configuration is known to include nothing from outside
 
-    def belongs_to(self, root: str) -> bool:
+    def has_work_tree(self, root: str) -> bool:
         """True if the repository names this root as its work tree, too: by the `gitdir` file of a worktree, by its
         configuration as a submodule has it, or by being the `.git` in it."""
         bare = self.folder == self._common and self.ask("config", "--type=bool", "--get", "core.bare") == "true"
         if bare or not self.ask("rev-parse", "--git-dir"):
             return False
-        back = os.path.dirname(_line(os.path.join(self.folder, "gitdir"))) if self.folder != self._common else ""
+        back = (
+            os.path.dirname(_read_first_line(os.path.join(self.folder, "gitdir")))
+            if self.folder != self._common
+            else ""
+        )
         back = back or self.ask("config", "--get", "core.worktree")
         if not back:
             return self.folder == os.path.join(os.path.realpath(root), ".git")
@@ -103,13 +107,13 @@ class Git:
         ran, output = self._run(words)
         return "" if ran.code else output.strip("\n")
 
-    def agrees(self, *words: str) -> bool:
+    def is_confirmed(self, *words: str) -> bool:
         ran, _ = self._run(words)
         return ran.ending == "exited" and ran.code == 0
 
     def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
-        """Those of these object ids (see `blob_ids`), at most 20,000, that are blobs in the repository's own object
-        store; none if the store borrows from another one."""
+        """Those of these object ids (see `compute_blob_ids`), at most 20,000, that are blobs in the repository's own
+        object store; none if the store borrows from another one."""
         objects = os.path.join(self._common, "objects")
         object_ids = [each for each in dict.fromkeys(ids) if _OBJECT_ID.fullmatch(each)][:_MOST_BLOBS]
         borrows = os.path.islink(objects) or os.path.lexists(os.path.join(objects, "info", "alternates"))
@@ -128,17 +132,17 @@ class Git:
         if ran.ending == "timed_out":
             raise ToolError(f"git did not end in {_TIMEOUT_S:g} seconds.")
         if ran.code:
-            raise ToolError(inert(ran.errors.strip()) or f"git ended with code {ran.code}.")
+            raise ToolError(escape_name(ran.errors.strip()) or f"git ended with code {ran.code}.")
 
     def _find_protected_paths(self) -> set[str]:
         """All that lies in the repository but its references, and all of other worktrees."""
         protected_paths: set[str] = set()
         for place in {self._common, self.folder}:
             protected_paths |= {os.path.join(place, name) for name in IN_A_REPOSITORY}
-            other_paths = (f"{place}/{name}" for name in _names(place) - _REFERENCES if not name.endswith(".lock"))
+            other_paths = (f"{place}/{name}" for name in _list_names(place) - _REFERENCES if not name.endswith(".lock"))
             protected_paths |= {path for path in other_paths if not os.path.islink(path)}
         trees = os.path.join(self._common, "worktrees")
-        return protected_paths | {path for name in _names(trees) if (path := f"{trees}/{name}") != self.folder}
+        return protected_paths | {path for name in _list_names(trees) if (path := f"{trees}/{name}") != self.folder}
 
     def _refuse_includes(self) -> None:
         """ToolError if the configuration includes a file from outside of the project: git reads and obeys it. Which
@@ -146,14 +150,14 @@ class Git:
         project = os.path.dirname(self._common)
         files = [os.path.join(self._common, "config"), os.path.join(self.folder, "config.worktree")]
         for number, file in enumerate(files):
-            if not _INCLUDE.search(_content(file)):
+            if not _INCLUDE.search(_read_content(file)):
                 continue
             words = ["config", "--file", file, "--no-includes", "--null", "--get-regexp", r"^include(if\..*)?\.path$"]
             confinement = Confinement(project, Unwritable(), hidden_paths=self._hidden)
             ran, output = self._run_confined(words, confinement, "/")
             paths = [entry.partition("\n")[2] for entry in output.split("\0") if entry]
             included = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
-            inside = len(included) == len(paths) and all(_lies_in(path, project) for path in included)
+            inside = len(included) == len(paths) and all(_is_inside(path, project) for path in included)
             if ran.ending != "exited" or ran.code not in (0, 1) or number >= _MOST_INCLUDES or not inside:
                 raise ToolError("Git of this project includes settings from outside, and so was not run.")
             files += map(os.path.realpath, included)
@@ -190,27 +194,27 @@ class Git:
         return ran, output.decode(errors="surrogateescape")
 
 
-def blob_ids(data: bytes) -> frozenset[str]:
+def compute_blob_ids(data: bytes) -> frozenset[str]:
     """The ids that a file of this content has in a repository: one for each kind of hash that repositories use."""
     blob = b"blob %d\0%b" % (len(data), data)
     return frozenset((hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(blob).hexdigest()))
 
 
-def git_program(folder: str) -> str | None:
+def find_git_program(folder: str) -> str | None:
     """git of the machine; never one that lies beside the repository, in the project (S-09)."""
-    return program_outside("git", os.path.dirname(folder))
+    return find_program_outside("git", os.path.dirname(folder))
 
 
-def _lies_in(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return is_below(os.path.realpath(path), os.path.realpath(folder))
 
 
-def _line(path: str) -> str:
+def _read_first_line(path: str) -> str:
     """The first line of a small file; empty if it is none."""
-    return os.fsdecode(_content(path)).partition("\n")[0].strip()
+    return os.fsdecode(_read_content(path)).partition("\n")[0].strip()
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     with suppress(OSError):
         if stat.S_ISREG(os.lstat(path).st_mode):
             with open(os.open(path, READ), "rb") as file:
@@ -218,7 +222,7 @@ def _content(path: str) -> bytes:
     return b""
 
 
-def _names(folder: str) -> set[str]:
+def _list_names(folder: str) -> set[str]:
     with suppress(OSError):
         return set(os.listdir(folder))
     return set()
@@ -235,13 +239,13 @@ def make_branch(
 ) -> GitBranchCreated | None:
     """The branch of the run that this message began; the same again after a crash. None if there is no repository, no
     git, or no moment for it. ToolError if git refuses, or if there is no sandbox for it."""
-    repository = repository_of(root)
-    if repository is None or git_program(repository.common) is None:
+    repository = find_repository(root)
+    if repository is None or find_git_program(repository.common) is None:
         return None
     try:
         git = Git(repository, sandbox(), hidden_paths)
         is_busy = any(os.path.lexists(os.path.join(repository.folder, name)) for name in _BUSY)
-        return _create_branch(git, chat, message) if git.belongs_to(root) and not is_busy else None
+        return _create_branch(git, chat, message) if git.has_work_tree(root) and not is_busy else None
     except ToolError as error:
         reason = f"The git branch of this run could not be made: {error}"
         raise ToolError(f"{reason} Mend that, or turn git_branch off.") from error
@@ -260,11 +264,11 @@ def _create_branch(git: Git, chat: str, message: int) -> GitBranchCreated | None
     # one that has commits of its own is left alone.
     there = git.ask("rev-parse", "-q", "--verify", _HEADS + name) if base else ""
     if base and there != base:
-        if there and not git.agrees("merge-base", "--is-ancestor", there, base):
+        if there and not git.is_confirmed("merge-base", "--is-ancestor", there, base):
             return None
         git.tell("update-ref", "-m", "branch: created by treadle", _HEADS + name, base, there)
-    faultpoint("branch.made")
+    reach_faultpoint("branch.made")
     origin = head.removeprefix(_HEADS) or base
     git.tell("symbolic-ref", "-m", f"checkout: moving from {origin} to {name}", "HEAD", _HEADS + name)
-    faultpoint("branch.checked_out")
+    reach_faultpoint("branch.checked_out")
     return GitBranchCreated(name, base, head.removeprefix(_HEADS))

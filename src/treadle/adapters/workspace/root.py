@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from treadle.adapters.workspace.paths import entries
-from treadle.adapters.workspace.paths.durable import digest_of, new_mode
-from treadle.adapters.workspace.paths.entries import LIST, READ, Missing, closing_fd, missing, require_file
+from treadle.adapters.workspace.paths.durable import compute_digest, read_new_mode
+from treadle.adapters.workspace.paths.entries import LIST, READ, Missing, hold_fd, make_missing_error, require_file
 from treadle.adapters.workspace.paths.resolve import HeldPath, Resolver
 from treadle.errors import ToolError
 from treadle.ports.sandbox import WorldMount
-from treadle.ports.workspace import MOST_FOUND, Child, FileStat, Location, Matches, Paths, Query, WorldFiles, inert
+from treadle.ports.workspace import (
+    MOST_FOUND,
+    Child,
+    FileStat,
+    Location,
+    Matches,
+    Paths,
+    Query,
+    WorldFiles,
+    escape_name,
+)
 
 if TYPE_CHECKING:
     from treadle.adapters.workspace.search.search import Engine
@@ -37,46 +47,46 @@ class Root:
             raise ToolError("This chat has no project root, so there are no files to work on.")
         self.path = os.path.realpath(path)
         if not os.path.isdir(self.path):
-            raise ToolError(f"The project root {inert(path)} is not a directory.")
+            raise ToolError(f"The project root {escape_name(path)} is not a directory.")
         self.bound, self.ground = root_id, ground or None
         self.key = self.path if not ground else f"{self.path}@{ground.name}"  # in stores that hold several roots
         self._paths = Resolver(os.path.abspath(path), self.path, root_id, self.ground, openat2=openat2)
         if root_id:
-            os.close(self.top())
+            os.close(self.open_top())
 
     @property
     def world(self) -> WorldMount | None:
         return None if self.ground is None else self.ground.mount()
 
-    def relative(self, path: str) -> str:
-        return self._paths.relative(path)
+    def to_relative(self, path: str) -> str:
+        return self._paths.normalize_path(path)
 
     def stat(self, path: str) -> FileStat | None:
-        with suppress(Missing), self._paths.at(path) as place:
-            return entries.stat_of(place.stat_result)
+        with suppress(Missing), self._paths.hold_path(path) as place:
+            return entries.make_file_stat(place.stat_result)
         return None
 
     def inspect(self, path: str) -> FileStat | None:
-        with suppress(Missing), self._paths.at(path, follow=False) as place:
-            return entries.stat_of(place.stat_result)
+        with suppress(Missing), self._paths.hold_path(path, follow=False) as place:
+            return entries.make_file_stat(place.stat_result)
         return None
 
-    def directory(self, path: str) -> str:
-        with self._paths.at(path, exact=True) as place:
+    def resolve_directory(self, path: str) -> str:
+        with self._paths.hold_path(path, exact=True) as place:
             _require_directory(place, path)
             return os.path.join(self.path, *place.parts)
 
     def locate(self, path: str, *, write: bool = False) -> Location:
-        parts = self.relative(path).split("/")
+        parts = self.to_relative(path).split("/")
         for length in range(len(parts), -1, -1):
-            with suppress(Missing), self._paths.at("/".join(parts[:length]), exact=True) as place:
+            with suppress(Missing), self._paths.hold_path("/".join(parts[:length]), exact=True) as place:
                 real = (*place.parts, *parts[length:])
                 there = len(place.parts) - (place.stat_result is None)
                 location = Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
                 if not write:
                     return location
                 if place.stat_result is None or length < len(parts):
-                    mode = new_mode(place.fd)
+                    mode = read_new_mode(place.fd)
                     # Users who may read a new file may list a new folder.
                     folder_mode = mode | (mode & 0o444) >> 2 | (os.fstat(place.fd).st_mode & st.S_ISGID)
                     return replace(location, mode=mode, folder_mode=folder_mode)
@@ -84,80 +94,82 @@ class Root:
                 # By the rights that a write would have: those of the effective user, not of the one who logged in.
                 effective = os.access in os.supports_effective_ids
                 if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=effective):
-                    raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
+                    raise ToolError(f"{escape_name(path)} is read-only: its permissions do not allow writing.")
                 return replace(location, mode=st.S_IMODE(place.stat_result.st_mode))
-        raise missing(path)
+        raise make_missing_error(path)
 
     def listdir(self, path: str) -> list[Child]:
         with self.hold(path) as (fd, _), os.scandir(fd) as children:
-            return [entries.child(each, fd) for each in children]
+            return [entries.make_child(each, fd) for each in children]
 
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         with self.open(path) as fd:
             size = os.fstat(fd).st_size
             if limit and size > limit:
-                raise ToolError(f"{inert(path)} has {size:,} bytes; at most {limit:,} can be read at once.")
+                raise ToolError(f"{escape_name(path)} has {size:,} bytes; at most {limit:,} can be read at once.")
             with open(fd, "rb", closefd=False) as file:
                 data = file.read(limit + 1) if limit else file.read()
             if limit and len(data) > limit:
-                raise ToolError(f"{inert(path)} grew past {limit:,} bytes while it was read.")
+                raise ToolError(f"{escape_name(path)} grew past {limit:,} bytes while it was read.")
             return data
 
-    def chunks(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         with self.open(path) as fd:
             while chunk := os.read(fd, _CHUNK):
                 yield chunk
 
-    def digest(self, path: str) -> str | None:
+    def hash_file(self, path: str) -> str | None:
         with suppress(Missing), self.open(path) as fd:
-            return digest_of(fd)
+            return compute_digest(fd)
         return None
 
     def find(
         self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
     ) -> Paths:
-        return self._engine().find(pattern, path, ignore_case=ignore_case, most=MOST_FOUND, stop=stop)
+        return self._make_engine().find(pattern, path, ignore_case=ignore_case, most=MOST_FOUND, stop=stop)
 
     def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
-        return self._engine().search(query, stop)
+        return self._make_engine().search(query, stop)
 
-    def _engine(self) -> "Engine":
+    def _make_engine(self) -> "Engine":
         # Imported here because most runs of a command look for nothing.
-        from treadle.adapters.workspace.search.search import Engine, ripgrep
+        from treadle.adapters.workspace.search.search import Engine, find_ripgrep
 
-        return Engine(self, ripgrep(self.path))
+        return Engine(self, find_ripgrep(self.path))
 
-    def top(self) -> int:
+    def open_top(self) -> int:
         """The root itself, open for looking names up in it; the caller closes it."""
-        return self._paths.top()
+        return self._paths.open_top()
 
     @contextmanager
     def open(self, path: str) -> Iterator[int]:
         """A regular file, open for reading. Nothing else is opened: a FIFO would hang, a device might act."""
-        with self._paths.at(path) as place:
+        with self._paths.hold_path(path) as place:
             require_file(_require_existing(place, path), path)
-            with closing_fd(os.open(place.name, READ, dir_fd=place.fd)) as fd:
+            with hold_fd(os.open(place.name, READ, dir_fd=place.fd)) as fd:
                 require_file(os.fstat(fd), path)
                 yield fd
 
     @contextmanager
     def hold(self, path: str, *, exact: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
         """A directory, open for listing, and its components from the root: links resolved if `exact`."""
-        with self._paths.at(path, exact=exact) as place:
+        with self._paths.hold_path(path, exact=exact) as place:
             _require_directory(place, path)
-            with closing_fd(os.open(".", LIST, dir_fd=place.fd)) as fd:
+            with hold_fd(os.open(".", LIST, dir_fd=place.fd)) as fd:
                 yield fd, place.parts
 
     @contextmanager
     def locate_name(self, path: str) -> Iterator[HeldPath]:
         """The place of a name itself, which cannot be the root's own."""
-        with self._paths.at(path, follow=False) as place:
+        with self._paths.hold_path(path, follow=False) as place:
             if not place.name:
-                raise ToolError(f"{inert(path)} is the project root or a way up; name a file or directory below it.")
+                raise ToolError(
+                    f"{escape_name(path)} is the project root or a way up; name a file or directory below it."
+                )
             yield place
 
 
-def plain_root(root: str, root_id: str = "", world: str = "") -> Root:
+def make_plain_root(root: str, root_id: str = "", world: str = "") -> Root:
     """`WorkspaceOf` for callers without worlds."""
     if world:
         raise ToolError("There are no worlds here.")
@@ -166,10 +178,10 @@ def plain_root(root: str, root_id: str = "", world: str = "") -> Root:
 
 def _require_existing(place: HeldPath, path: str) -> os.stat_result:
     if place.stat_result is None:
-        raise missing(path)
+        raise make_missing_error(path)
     return place.stat_result
 
 
 def _require_directory(place: HeldPath, path: str) -> None:
     if not st.S_ISDIR(_require_existing(place, path).st_mode):
-        raise ToolError(f"{inert(path)} is not a directory.")
+        raise ToolError(f"{escape_name(path)} is not a directory.")

@@ -49,7 +49,7 @@ class HttpResponse:
         """The address to which the server redirects, or nothing."""
         return self.headers.get("location", "") if 300 <= self.status < 400 else ""
 
-    def at_eof(self) -> bool:
+    def is_at_eof(self) -> bool:
         return self._connection.at_eof
 
     def read(self) -> Coroutine[Any, Any, bytes]:
@@ -109,7 +109,7 @@ class HttpClient:
             self._proxies[place] = find_proxy(to.host_header, to.scheme)
         route = ServerRoute(to, self._proxies[place])
         length = {} if body is None else {"Content-Length": str(len(body))}
-        message = route.head(method, {**_DEFAULTS, **headers, **length}) + (body or b"")
+        message = route.encode_head(method, {**_DEFAULTS, **headers, **length}) + (body or b"")
         connection = self._take(route)
         if connection is not None:
             try:

@@ -75,7 +75,7 @@ class ClientConnection(asyncio.Protocol):
         while self._head is None:
             if self._error is not None:
                 raise self._error
-            await self._more()
+            await self._wait_for_data()
         return self._head
 
     def _begin(self, tunnels: bool) -> None:
@@ -94,7 +94,7 @@ class ClientConnection(asyncio.Protocol):
                 return b""
             if self._error is not None:
                 raise self._error
-            await self._more()
+            await self._wait_for_data()
         data = body[0] if len(body) == 1 else b"".join(body)
         body.clear()
         self._buffered = 0
@@ -109,7 +109,7 @@ class ClientConnection(asyncio.Protocol):
         self._closed = True
         self.transport.abort()
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -295,14 +295,14 @@ def _is_in_networks(host: str, no_proxy: str) -> bool:
     return False
 
 
-def tls_context() -> "ssl.SSLContext":
+def get_tls_context() -> "ssl.SSLContext":
     """The TLS context of all connections. Creating it is slow, but releases the interpreter lock: do it in a thread."""
     with _TLS_LOCK:  # a second caller waits for the first
-        return _tls_context()
+        return _make_tls_context()
 
 
 @cache
-def _tls_context() -> "ssl.SSLContext":
+def _make_tls_context() -> "ssl.SSLContext":
     import ssl
 
     context = ssl.create_default_context()
@@ -338,7 +338,7 @@ class ServerRoute(NamedTuple):
         """Equal for requests that can share a connection."""
         return (*self.to[:3], self.proxy)
 
-    def head(self, method: str, headers: dict[str, str]) -> bytes:
+    def encode_head(self, method: str, headers: dict[str, str]) -> bytes:
         """The request up to its body. ValueError if a header has a line break in it."""
         to, proxy = self
         target = to.path
@@ -371,7 +371,7 @@ class ServerRoute(NamedTuple):
 
 async def _connect(to: Address) -> ClientConnection:
     loop = asyncio.get_running_loop()
-    context = await loop.run_in_executor(None, tls_context) if to.scheme == "https" else None
+    context = await loop.run_in_executor(None, get_tls_context) if to.scheme == "https" else None
     more: dict[str, Any] = {}
     if isinstance(loop, asyncio.BaseEventLoop):  # others try one address after the other
         more["happy_eyeballs_delay"] = NEXT_ADDRESS_S
@@ -390,7 +390,7 @@ async def _connect_by_socks(to: Address, proxy: Address) -> ClientConnection:
     loop = asyncio.get_running_loop()
     by_proxy = proxy.scheme == "socks5h"
     socks = Proxy(ProxyType.SOCKS5, proxy.host, proxy.port, proxy.user or None, proxy.password or None, rdns=by_proxy)
-    context = await loop.run_in_executor(None, tls_context) if to.scheme == "https" else None
+    context = await loop.run_in_executor(None, get_tls_context) if to.scheme == "https" else None
     try:
         sock = await socks.connect(to.host, to.port, timeout=CONNECT_S)
     except (ProxyError, ProxyTimeoutError, OSError) as error:
@@ -409,7 +409,7 @@ async def _tunnel(connection: ClientConnection, to: Address, proxy: Address) -> 
     place = f"{to.host_header.removesuffix(f':{to.port}')}:{to.port}"
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
     loop = asyncio.get_running_loop()
-    context = await loop.run_in_executor(None, tls_context)
+    context = await loop.run_in_executor(None, get_tls_context)
     answer = await connection.send(_encode_head(f"CONNECT {place} HTTP/1.1", {"Host": place, **login}), tunnels=True)
     if not 200 <= answer.status < 300:
         raise ConnectionError(f"{answer.status} {answer.reason}, says the proxy {proxy.host_header}")

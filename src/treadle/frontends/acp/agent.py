@@ -17,11 +17,18 @@ from acp.helpers import ContentBlock
 
 from treadle import __version__
 from treadle.adapters.tools.hooks import UnsavedFiles
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput
 from treadle.frontends.acp.content import INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, report_failures
-from treadle.frontends.acp.session import MODEL, EditorCapabilities, Session, change_of, modes, require_model
+from treadle.frontends.acp.session import (
+    MODEL,
+    EditorCapabilities,
+    Session,
+    make_changes,
+    make_mode_state,
+    require_model,
+)
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.ports.store import ChatFilter, Cursor
@@ -39,7 +46,7 @@ NO_PACKAGE = "they need the package mcp (pip install 'treadle[mcp]')"
 
 
 class EditorAgent:
-    """`options_of`: returns the options of a new chat in a root. `root_of`: returns the project of a folder;
+    """`make_options`: returns the options of a new chat in a root. `root_of`: returns the project of a folder;
     InvalidInput if the folder cannot be a project. `unsaved`: the hook of the agent that reads unsaved files."""
 
     def __init__(
@@ -96,27 +103,27 @@ class EditorAgent:
 
     @report_failures
     async def new_session(self, cwd: str, **params: Any) -> a.NewSessionResponse:
-        options = self._options(cwd, params)
+        options = self._make_options(cwd, params)
         options = msgspec.structs.replace(options, model=await require_model(self._agent, options.model))
         session = self._open(self._agent.chat(options=options), options)
         return a.NewSessionResponse(session_id=session.chat.id, **await self._begin_session(session, params))
 
     @report_failures
     async def load_session(self, cwd: str, session_id: str, **params: Any) -> a.LoadSessionResponse:
-        session = await self._again(session_id, cwd, params)
+        session = await self._reopen_session(session_id, cwd, params)
         await session.tell(replayed=True)
         return a.LoadSessionResponse(**await self._begin_session(session, params, follows=True))
 
     @report_failures
     async def resume_session(self, cwd: str, session_id: str, **params: Any) -> a.ResumeSessionResponse:
-        session = await self._again(session_id, cwd, params)
+        session = await self._reopen_session(session_id, cwd, params)
         await session.skip()
         return a.ResumeSessionResponse(**await self._begin_session(session, params, follows=True))
 
     @report_failures
     async def fork_session(self, cwd: str, session_id: str, **params: Any) -> a.ForkSessionResponse:
         copy = (await self._agent.chat(session_id).fork()).id
-        session = await self._again(copy, cwd, params)
+        session = await self._reopen_session(copy, cwd, params)
         await session.skip()
         return a.ForkSessionResponse(session_id=copy, **await self._begin_session(session, params))
 
@@ -125,19 +132,19 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> a.ListSessionsResponse:
         """The chats of a project, newest first, wherever they were begun."""
-        root, position = _real(cwd or ""), _place(cursor or "")
+        root, position = _resolve_path(cwd or ""), _parse_cursor(cursor or "")
         sessions: list[a.SessionInfo] = []
         last = ""
         while len(sessions) <= PAGE:
             listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, cursor=position)
             for chat in (each.summary for each in listed):
                 position = chat.updated_ms, chat.chat
-                if not chat.root or (root and _real(chat.root) != root):
+                if not chat.root or (root and _resolve_path(chat.root) != root):
                     continue
                 if len(sessions) == PAGE:  # there is one more
                     return a.ListSessionsResponse(sessions=sessions, next_cursor=last)
                 updated_at = datetime.fromtimestamp(chat.updated_ms / 1000, UTC).isoformat()
-                title = inert_line(chat.title, 200) or None
+                title = make_inert_line(chat.title, 200) or None
                 sessions.append(a.SessionInfo(session_id=chat.chat, cwd=chat.root, title=title, updated_at=updated_at))
                 last = f"{chat.updated_ms}.{chat.chat}"
             if len(listed) < PAGE:
@@ -154,7 +161,7 @@ class EditorAgent:
 
     @report_failures
     async def prompt(self, session_id: str, prompt: list[ContentBlock], **params: Any) -> a.PromptResponse:
-        return await self._session(session_id).prompt(prompt, extract_traceparent(params))
+        return await self._require_session(session_id).answer_prompt(prompt, extract_traceparent(params))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if (session := self._sessions.get(session_id)) is not None:
@@ -162,25 +169,25 @@ class EditorAgent:
 
     @report_failures
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> a.SetSessionModeResponse:
-        await self._session(session_id).change(**change_of("mode", mode_id))
+        await self._require_session(session_id).change(**make_changes("mode", mode_id))
         return a.SetSessionModeResponse()
 
     @report_failures
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
     ) -> a.SetSessionConfigOptionResponse:
-        session = self._session(session_id)
+        session = self._require_session(session_id)
         if config_id == MODEL:
             await require_model(self._agent, str(value))
-        await session.change(**change_of(config_id, value, await session.agents()))
-        return a.SetSessionConfigOptionResponse(config_options=await session.choices())
+        await session.change(**make_changes(config_id, value, await session.list_agents()))
+        return a.SetSessionConfigOptionResponse(config_options=await session.list_choices())
 
     async def close(self) -> None:
         """Leave all sessions: the editor has gone. An interrupted run continues when its session is loaded again."""
         sessions, self._sessions = [*self._sessions.values()], {}
         await asyncio.gather(*(session.leave() for session in sessions))
 
-    def _options(self, cwd: str, params: Mapping[str, Any]) -> ChatOptions:
+    def _make_options(self, cwd: str, params: Mapping[str, Any]) -> ChatOptions:
         if not os.path.isabs(cwd) or "\0" in cwd:
             raise InvalidInput(f"the folder of a session must be an absolute path, not {cwd!r}")
         if params.get("additional_directories"):
@@ -192,15 +199,15 @@ class EditorAgent:
     ) -> dict[str, Any]:
         """Start the session with the MCP servers of the editor. Return its modes and configuration options."""
         session.begin(*declare(self._agent, session.options.root, params.get("mcp_servers")), follows=follows)
-        return {"modes": modes(session.options), "config_options": await session.choices()}
+        return {"modes": make_mode_state(session.options), "config_options": await session.list_choices()}
 
-    async def _again(self, session_id: str, cwd: str, params: Mapping[str, Any]) -> Session:
+    async def _reopen_session(self, session_id: str, cwd: str, params: Mapping[str, Any]) -> Session:
         """Open a session for an existing chat. The chat becomes interactive, because the editor can ask a person."""
-        options = self._options(cwd, params)
+        options = self._make_options(cwd, params)
         chat = self._agent.chat(session_id)
         state = await chat.state()
-        if _real(state.options.root) != _real(options.root):
-            text = f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
+        if _resolve_path(state.options.root) != _resolve_path(options.root):
+            text = f"the session {session_id} works in {make_inert(state.options.root)}, not in {make_inert(cwd)}"
             raise RequestError(INVALID_PARAMS, text)
         if (old_session := self._sessions.pop(session_id, None)) is not None:
             await old_session.leave()
@@ -219,13 +226,13 @@ class EditorAgent:
             self._unsaved.attach(chat.id, read)
         return session
 
-    def _session(self, session_id: str) -> Session:
+    def _require_session(self, session_id: str) -> Session:
         if session_id not in self._sessions:
-            raise RequestError(NOT_FOUND, f"there is no session {inert(session_id)!r} here; load it first")
+            raise RequestError(NOT_FOUND, f"there is no session {make_inert(session_id)!r} here; load it first")
         return self._sessions[session_id]
 
 
-def _place(cursor: str) -> Cursor | None:
+def _parse_cursor(cursor: str) -> Cursor | None:
     """Where the page before ended: a chat that does not change meanwhile is on exactly one page."""
     if not cursor:
         return None
@@ -235,7 +242,7 @@ def _place(cursor: str) -> Cursor | None:
     return int(updated_ms), ChatId(chat)
 
 
-def _real(path: str) -> str:
+def _resolve_path(path: str) -> str:
     return os.path.realpath(path) if path and "\0" not in path else path
 
 
@@ -251,14 +258,14 @@ def declare(agent: Agent, root: str, servers: list[Any] | None) -> list[str]:
             if not is_mcp_installed():
                 raise InvalidInput(NO_PACKAGE)
             name = re.sub(r"[^a-zA-Z0-9]+", "-", server.name).strip("-")[:32]
-            agent.mcp.add(name, _declaration(server), root)
+            agent.mcp.add(name, _build_declaration(server), root)
         except InvalidInput as error:
-            name = inert_line(server.name, 60)
-            problems.append(f"the MCP server {name} of the editor is not used: {inert(str(error))}")
+            name = make_inert_line(server.name, 60)
+            problems.append(f"the MCP server {name} of the editor is not used: {make_inert(str(error))}")
     return problems
 
 
-def _declaration(server: object) -> Mapping[str, Any]:
+def _build_declaration(server: object) -> Mapping[str, Any]:
     match server:
         case a.McpServerStdio(command=command, args=args, env=env):
             return {"command": command, "args": args, "env": {each.name: each.value for each in env}}
@@ -303,7 +310,7 @@ class CheckedLines:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 await self._refuse(PARSE_ERROR, f"a line is no JSON: {error}")
                 continue
-            if (problem := _problem(message)) == "":
+            if (problem := _find_problem(message)) == "":
                 return dict(message)
             await self._refuse(INVALID_REQUEST, problem)
 
@@ -314,7 +321,7 @@ class CheckedLines:
         await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
 
 
-def _problem(message: Any) -> str:
+def _find_problem(message: Any) -> str:
     """Why this is no message; empty if it is one."""
     if not isinstance(message, dict):
         return "a message is no object; batches are not supported"

@@ -12,8 +12,8 @@ from acp import schema as a
 from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.adapters.tools.registry import ALIASES
-from treadle.base.inert import fence, inert, inert_line
-from treadle.diff.diff import sides
+from treadle.base.inert import fence_block, make_inert, make_inert_line
+from treadle.diff.diff import parse_sides
 from treadle.errors import ConfigError, InvalidInput, NotFound, Refused, TreadleError
 from treadle.protocol.events import SessionError
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
@@ -33,67 +33,67 @@ _WIDTH = 200
 MOST_SHOWN = 20_000
 
 
-def text_block(text: str) -> a.TextContentBlock:
-    return a.TextContentBlock(type="text", text=inert(text))
+def make_text_block(text: str) -> a.TextContentBlock:
+    return a.TextContentBlock(type="text", text=make_inert(text))
 
 
-def chunk(text: str) -> a.AgentMessageChunk:
-    return a.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
+def make_chunk(text: str) -> a.AgentMessageChunk:
+    return a.AgentMessageChunk(session_update="agent_message_chunk", content=make_text_block(text))
 
 
-def remark(text: str) -> a.AgentMessageChunk:
+def make_remark(text: str) -> a.AgentMessageChunk:
     """Something that Treadle says, apart from what the model says."""
-    return chunk(f"\n\n*{text[:1].upper()}{text[1:]}*\n\n")
+    return make_chunk(f"\n\n*{text[:1].upper()}{text[1:]}*\n\n")
 
 
-def thought_chunk(text: str) -> a.AgentThoughtChunk:
-    return a.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
+def make_thought_chunk(text: str) -> a.AgentThoughtChunk:
+    return a.AgentThoughtChunk(session_update="agent_thought_chunk", content=make_text_block(text))
 
 
-def user_chunk(text: str) -> a.UserMessageChunk:
-    return a.UserMessageChunk(session_update="user_message_chunk", content=text_block(text))
+def make_user_chunk(text: str) -> a.UserMessageChunk:
+    return a.UserMessageChunk(session_update="user_message_chunk", content=make_text_block(text))
 
 
-def text_content(text: str) -> Content:
-    return a.ContentToolCallContent(type="content", content=text_block(text))
+def make_text_content(text: str) -> Content:
+    return a.ContentToolCallContent(type="content", content=make_text_block(text))
 
 
 def fence_text(text: str) -> Content:
     """Text as it is, in a fence that it cannot close: editors read content as Markdown. Of a long one the end."""
     if len(text) > MOST_SHOWN:
         text = f"[{len(text) - MOST_SHOWN:,} characters are not shown]\n{text[-MOST_SHOWN:]}"
-    return text_content(fence(text))
+    return make_text_content(fence_block(text))
 
 
-def diff(path: str, old: bytes | None, new: bytes) -> Content:
-    old_text, new_text = (None if each is None else inert(each.decode(errors="replace")) for each in (old, new))
-    return a.FileEditToolCallContent(type="diff", path=inert(path), old_text=old_text, new_text=new_text or "")
+def make_diff(path: str, old: bytes | None, new: bytes) -> Content:
+    old_text, new_text = (None if each is None else make_inert(each.decode(errors="replace")) for each in (old, new))
+    return a.FileEditToolCallContent(type="diff", path=make_inert(path), old_text=old_text, new_text=new_text or "")
 
 
-def diffs_in(text: str, root: str) -> list[Content]:
+def find_diffs(text: str, root: str) -> list[Content]:
     """The hunks of the unified diffs in a text, each as what it goes from and to; none if there are none."""
     return [
         a.FileEditToolCallContent(type="diff", path=f"{root}/{hunk.path}", old_text=hunk.old, new_text=hunk.new)
-        for hunk in sides(text)
+        for hunk in parse_sides(text)
     ]
 
 
-def kind_of(name: str) -> a.ToolKind:
+def get_tool_kind(name: str) -> a.ToolKind:
     return _KINDS.get(ALIASES.get(name, name), "other")
 
 
-def title_of(name: str, arguments: str) -> str:
+def format_title(name: str, arguments: str) -> str:
     """A command as it is; of anything else what is done to what."""
     name = ALIASES.get(name, name)
-    about = inert_line(summarize_arguments(arguments), _WIDTH)
+    about = make_inert_line(summarize_arguments(arguments), _WIDTH)
     if name == COMMAND_TOOL:
         return f"`{about}`" if "`" not in about else about
     if name == "apply_patch":
         return _VERBS[name]
-    return f"{_VERBS.get(name, inert_line(name, 64))} {about}".strip()
+    return f"{_VERBS.get(name, make_inert_line(name, 64))} {about}".strip()
 
 
-def locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
+def find_locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
     """The file that a call names, and the line where it begins to read."""
     try:
         decoded = msgspec.json.decode(arguments)
@@ -103,7 +103,7 @@ def locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
     if not isinstance(path, str) or not path or not root:
         return []
     line = decoded.get("start_line")
-    full_path = inert(os.path.normpath(os.path.join(root, path)))
+    full_path = make_inert(os.path.normpath(os.path.join(root, path)))
     return [a.ToolCallLocation(path=full_path, line=line if isinstance(line, int) and line > 0 else None)]
 
 
@@ -123,20 +123,20 @@ def report_failures(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Co
     """A method of the agent whose failures the editor can show."""
 
     @wraps(body)
-    async def method(*args: P.args, **kwargs: P.kwargs) -> R:
+    async def call_body(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await body(*args, **kwargs)
         except TreadleError as error:
             number = next((number for kind, number in _CODES.items() if isinstance(error, kind)), INTERNAL)
             code = error.reason if isinstance(error, Refused) else error.code
-            raise RequestError(number, inert(str(error)), {"code": code}) from error
+            raise RequestError(number, make_inert(str(error)), {"code": code}) from error
 
-    return method
+    return call_body
 
 
-def failed_run(failure: SessionError | None, reason: str) -> RequestError:
+def make_run_error(failure: SessionError | None, reason: str) -> RequestError:
     """Why the run of a prompt ended in an error. The same stands in the session."""
     if failure is None:
-        return RequestError(INTERNAL, inert(reason) or "the run ended with an error")
+        return RequestError(INTERNAL, make_inert(reason) or "the run ended with an error")
     code = AUTH if failure.error_class == "auth" else INTERNAL
-    return RequestError(code, inert(failure.message), {"class": failure.error_class})
+    return RequestError(code, make_inert(failure.message), {"class": failure.error_class})

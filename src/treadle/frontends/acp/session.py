@@ -16,13 +16,21 @@ from acp import schema as a
 from acp.helpers import ContentBlock
 from acp.helpers import ToolCallContentVariant as Content
 
-from treadle.adapters.models.registry import usable_refs
-from treadle.base.inert import fence, inert, inert_line
+from treadle.adapters.models.registry import list_usable_refs
+from treadle.base.inert import fence_block, make_inert, make_inert_line
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
-from treadle.frontends.acp.content import chunk, diffs_in, failed_run, fence_text, kind_of, remark, text_content
+from treadle.frontends.acp.content import (
+    fence_text,
+    find_diffs,
+    get_tool_kind,
+    make_chunk,
+    make_remark,
+    make_run_error,
+    make_text_content,
+)
 from treadle.frontends.acp.projection import Projection, Update
 from treadle.frontends.presentation.notices import is_late_answer
-from treadle.frontends.presentation.slash import NO_AGENT, agent_changes, available, find_slash
+from treadle.frontends.presentation.slash import NO_AGENT, find_slash, list_available, make_agent_changes
 from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -53,12 +61,12 @@ async def require_model(agent: Agent, ref: str) -> str:
     return model
 
 
-def modes(options: ChatOptions) -> a.SessionModeState:
+def make_mode_state(options: ChatOptions) -> a.SessionModeState:
     available = [a.SessionMode(id=mode, name=MODE_WORDS[mode][0], description=MODE_WORDS[mode][1]) for mode in MODES]
     return a.SessionModeState(current_mode_id=options.mode, available_modes=available)
 
 
-def config_options(
+def build_config_options(
     options: ChatOptions,
     models: Sequence[str],
     agents: "Mapping[str, CustomAgent]",
@@ -89,7 +97,9 @@ def _select(id: str, name: str, now: str, choices: Sequence[tuple[str, str, str]
     return a.SessionConfigOptionSelect(type="select", id=id, name=name, category=kind, current_value=now, options=rows)
 
 
-def change_of(config_id: str, value: str | bool, agents: "Mapping[str, CustomAgent] | None" = None) -> dict[str, Any]:
+def make_changes(
+    config_id: str, value: str | bool, agents: "Mapping[str, CustomAgent] | None" = None
+) -> dict[str, Any]:
     """The options of the chat that a choice changes. InvalidInput if there is no such choice."""
     if config_id == MODE and value in MODES:
         return {"mode": value}
@@ -98,7 +108,7 @@ def change_of(config_id: str, value: str | bool, agents: "Mapping[str, CustomAge
     if config_id == EFFORT and (value == DEFAULT_EFFORT or value in EFFORTS):
         return {"reasoning_effort": "" if value == DEFAULT_EFFORT else value}
     if config_id == AGENT and isinstance(value, str) and agents:
-        return agent_changes(agents, value)
+        return make_agent_changes(agents, value)
     raise InvalidInput(f"there is no choice {config_id!r} with the value {value!r}")
 
 
@@ -116,7 +126,9 @@ class Asking:
 
     async def ask(self, action: OpenAction) -> CommandStream | None:
         """How the chat goes on; None if it waits for what the person types next."""
-        asking = asyncio.ensure_future(self._permit(action) if action.kind == "permission" else self._question(action))
+        asking = asyncio.ensure_future(
+            self._permit(action) if action.kind == "permission" else self._ask_question(action)
+        )
         closing = asyncio.ensure_future(self._wait_until_closed(action))
         try:
             await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
@@ -135,11 +147,13 @@ class Asking:
 
     async def _permit(self, action: OpenAction) -> CommandStream:
         content = render_approval(action, self._root)
-        call = a.ToolCallUpdate(tool_call_id=action.call, kind=kind_of(action.name), status="pending", content=content)
+        call = a.ToolCallUpdate(
+            tool_call_id=action.call, kind=get_tool_kind(action.name), status="pending", content=content
+        )
         call.raw_input = action.arguments or None
-        if (option_id := await self._request(call, permission_options(action))) == ONCE:
+        if (option_id := await self._request_permission(call, list_permission_options(action))) == ONCE:
             return self._chat.approve(action)
-        offer = _standing_offer(action)
+        offer = _find_standing_offer(action)
         if option_id in _SCOPES and offer is not None:
             return self._chat.approve(action, rule=offer.rule_for(_SCOPES[option_id][0]))
         if option_id == REJECT_ALWAYS and offer is not None:
@@ -148,20 +162,20 @@ class Asking:
             return self._chat.deny(action)
         raise Dismissed
 
-    async def _question(self, action: OpenAction) -> CommandStream | None:
+    async def _ask_question(self, action: OpenAction) -> CommandStream | None:
         if not action.options:
             return None
         answers = {f"answer-{number}": option for number, option in enumerate(action.options)}
-        names = {key: inert_line(text, 120) for key, text in answers.items()}
+        names = {key: make_inert_line(text, 120) for key, text in answers.items()}
         options = [a.PermissionOption(option_id=key, name=name, kind="allow_once") for key, name in names.items()]
         if action.name == "ask_user" or action.call:
             options.append(a.PermissionOption(option_id=IN_WORDS, name="Something else …", kind="reject_once"))
-        call_id, title = f"question-{action.action}", inert(action.text)
+        call_id, title = f"question-{action.action}", make_inert(action.text)
         call = a.ToolCallUpdate(tool_call_id=call_id, title=title, kind="think", status="pending")
-        option_id = await self._request(call, options)
+        option_id = await self._request_permission(call, options)
         return self._chat.answer(action, answers[option_id]) if option_id in answers else None
 
-    async def _request(self, call: a.ToolCallUpdate, options: list[a.PermissionOption]) -> str:
+    async def _request_permission(self, call: a.ToolCallUpdate, options: list[a.PermissionOption]) -> str:
         """The id of the option that the person chose; empty if none."""
         outcome = (await self._client.request_permission(self._chat.id, call, options)).outcome
         return outcome.option_id if isinstance(outcome, a.AllowedOutcome) else ""
@@ -171,11 +185,11 @@ class Dismissed(Exception):
     """The person closed the dialogue without an answer: the protocol says so when the whole prompt is cancelled."""
 
 
-def permission_options(action: OpenAction) -> list[a.PermissionOption]:
+def list_permission_options(action: OpenAction) -> list[a.PermissionOption]:
     """Once, and, where a rule is offered, for longer: the names say what it would cover."""
     options = [a.PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
-    if (offer := _standing_offer(action)) is not None:
-        covers = inert_line(offer.covers, 120)
+    if (offer := _find_standing_offer(action)) is not None:
+        covers = make_inert_line(offer.covers, 120)
         options += [
             a.PermissionOption(option_id=key, name=f"{words}: {covers}", kind="allow_always")
             for key, (scope, words) in _SCOPES.items()
@@ -188,16 +202,16 @@ def permission_options(action: OpenAction) -> list[a.PermissionOption]:
     return options
 
 
-def _standing_offer(action: OpenAction) -> Offer | None:
+def _find_standing_offer(action: OpenAction) -> Offer | None:
     return next((offer for offer in action.offers if "chat" in offer.open_scopes), None)
 
 
 def render_approval(action: OpenAction, root: str) -> list[Content]:
     """Why it is asked, and exactly what: the answer is bound to that."""
     reason = action.reason if action.severity in ("", "none") else f"{action.reason} (severity: {action.severity})"
-    reach = f"\n\nIt may reach: {inert_line(', '.join(action.network), 300)}" if action.network else ""
-    diffs = diffs_in(action.text, root)
-    return [*([text_content(reason + reach)] if reason or reach else []), *(diffs or [fence_text(action.text)])]
+    reach = f"\n\nIt may reach: {make_inert_line(', '.join(action.network), 300)}" if action.network else ""
+    diffs = find_diffs(action.text, root)
+    return [*([make_text_content(reason + reach)] if reason or reach else []), *(diffs or [fence_text(action.text)])]
 
 
 _STOPS: dict[e.EndReason, a.StopReason] = {
@@ -234,15 +248,15 @@ class Session:
         self._models: list[str] = []
         self._commands: list[tuple[str, str, str]] = []
 
-    async def choices(self) -> list[ConfigOption]:
-        self._models = self._models or await asyncio.to_thread(usable_refs, self._agent.deps.models)
+    async def list_choices(self) -> list[ConfigOption]:
+        self._models = self._models or await asyncio.to_thread(list_usable_refs, self._agent.deps.models)
         models = list(dict.fromkeys([self.options.model, *self._models]))
         efforts: Sequence[ReasoningEffort] = ()
         with suppress(ConfigError):
             efforts = self._agent.deps.models.get(self.options.model).info.offered_efforts
-        return config_options(self.options, models, await self.agents(), efforts)
+        return build_config_options(self.options, models, await self.list_agents(), efforts)
 
-    async def agents(self) -> "dict[str, CustomAgent]":
+    async def list_agents(self) -> "dict[str, CustomAgent]":
         return await asyncio.to_thread(self._agent.custom_agents, self.options.project)
 
     async def tell(self, *, replayed: bool = False) -> None:
@@ -261,16 +275,16 @@ class Session:
     async def _begin(self, remarks: Sequence[str], follows: bool) -> None:
         try:
             await self._tell_commands()
-            await self._send(*map(remark, remarks))
+            await self._send(*map(make_remark, remarks))
             if follows and await self.chat.status() not in ("idle", "error"):
                 await self._follow(self.chat.resume(), Turn())
         except (ConnectionError, acp.RequestError):
             return  # the editor has left, or does not take what it is told
         except TreadleError as error:
-            text = f"this session is not followed any more: {inert_line(str(error))}; send a message to go on"
-            await self._send(remark(text))
+            text = f"this session is not followed any more: {make_inert_line(str(error))}; send a message to go on"
+            await self._send(make_remark(text))
 
-    async def prompt(self, blocks: Sequence[ContentBlock], traceparent: str = "") -> a.PromptResponse:
+    async def answer_prompt(self, blocks: Sequence[ContentBlock], traceparent: str = "") -> a.PromptResponse:
         """Answered when the run is over, or when the chat waits for words."""
         typed, attached, images = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
         turn = Turn()
@@ -285,11 +299,11 @@ class Session:
                     text = await slash.run(self._agent, self.chat, words)
                     await self.tell()  # the new events of the log come before the text
                     if text:
-                        await self._send(chunk(text))
+                        await self._send(make_chunk(text))
                     return a.PromptResponse(stop_reason="end_turn")
                 idle_event = await self._follow(await self._submit_prompt(typed, attached, images, traceparent), turn)
                 await self._tell_commands()
-                return self._response(idle_event, turn)
+                return self._make_response(idle_event, turn)
         finally:
             self._turns.remove(turn)
 
@@ -305,11 +319,11 @@ class Session:
         self._projection.said.append(text)
         return self.chat.send(text, images=[*images, *more], traceparent=traceparent)
 
-    def _response(self, idle: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
+    def _make_response(self, idle: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
         if turn.cancelled:
             return a.PromptResponse(stop_reason="cancelled")
         if idle is not None and idle.reason == "error":
-            raise failed_run(self._failure, idle.why)
+            raise make_run_error(self._failure, idle.why)
         if idle is not None and idle.reason == "incomplete":
             return a.PromptResponse(stop_reason=_CUT_ANSWERS.get(self._finish_reason, "end_turn"))
         return a.PromptResponse(stop_reason=_STOPS.get(idle.reason, "end_turn") if idle is not None else "end_turn")
@@ -320,11 +334,11 @@ class Session:
         while True:
             idle_event: e.SessionIdle | None = None
             try:
-                async with aclosing(_stream(following.resume_after(self._seq))) as events:
+                async with aclosing(_stream_events(following.resume_after(self._seq))) as events:
                     async for envelope in events:
                         await self._show(await self.chat.load_full_event(envelope))
                         if turn.cancelled and isinstance(envelope.data, e.UserMessage | e.TurnStart):
-                            await self._stop()  # it was cancelled before there was anything to stop
+                            await self._stop_run()  # it was cancelled before there was anything to stop
                         if isinstance(envelope.data, e.SessionIdle):
                             idle_event = envelope.data
             except Refused as refusal:
@@ -341,16 +355,16 @@ class Session:
     async def _ask(self, open_actions: Sequence[e.OpenAction], turn: Turn) -> CommandStream | None:
         actions = [action for action in open_actions if action.of_person]
         if not actions:
-            names = ", ".join(inert(action.name) for action in open_actions)
-            await self._send(remark(f"waits for a client to run {names}, which cannot be done from here"))
+            names = ", ".join(make_inert(action.name) for action in open_actions)
+            await self._send(make_remark(f"waits for a client to run {names}, which cannot be done from here"))
             return None
         if actions[0].kind == "user_input":
-            await self._send(chunk(f"\n\n{inert(actions[0].text)}\n"))
+            await self._send(make_chunk(f"\n\n{make_inert(actions[0].text)}\n"))
         try:
             return await self._asking.ask(actions[0])
         except Dismissed:
             turn.cancelled = True
-            await self._stop()
+            await self._stop_run()
             return self.chat.resume()
 
     async def _show(self, envelope: e.Envelope, *, replayed: bool = False) -> None:
@@ -359,7 +373,7 @@ class Session:
                 self.options = (await self.chat.state()).options
                 if not replayed:
                     mode = a.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.options.mode)
-                    choices = await self.choices()
+                    choices = await self.list_choices()
                     update = a.ConfigOptionUpdate(session_update="config_option_update", config_options=choices)
                     await self._send(mode, update)
             case e.AssistantMessage(finish_reason=finish_reason):
@@ -378,7 +392,7 @@ class Session:
 
     async def _tell_commands(self) -> None:
         """Send the slash commands if they have changed: MCP servers list their prompts only once they have started."""
-        if (available_commands := await available(self._agent, self.options)) == self._commands:
+        if (available_commands := await list_available(self._agent, self.options)) == self._commands:
             return
         self._commands, commands = available_commands, list[a.AvailableCommand]()
         for name, does, hint in available_commands:
@@ -394,14 +408,14 @@ class Session:
         if "model" in changes:
             self._agent.remember_model(self.options.model)
             if disclosure := self._agent.consent.disclose(self.options.model):
-                await self._send(remark(disclosure))
+                await self._send(make_remark(disclosure))
 
     async def cancel(self) -> None:
         for turn in self._turns:
             turn.cancelled = True
-        await self._stop()
+        await self._stop_run()
 
-    async def _stop(self) -> None:
+    async def _stop_run(self) -> None:
         with suppress(Refused):  # there is nothing to stop (any more)
             if self._seq or self._turns:
                 await self.chat.interrupt()
@@ -414,7 +428,7 @@ class Session:
             await asyncio.gather(task, return_exceptions=True)  # its failure was told when it happened
 
 
-async def _stream(following: CommandStream) -> AsyncGenerator[e.Envelope, None]:
+async def _stream_events(following: CommandStream) -> AsyncGenerator[e.Envelope, None]:
     """The events of a command, as something that is closed when it is left."""
     async for envelope in following:
         yield envelope
@@ -432,13 +446,15 @@ async def read_prompt(
             case a.TextContentBlock(text=text):
                 parts.append(text)
             case a.ResourceContentBlock(uri=uri):
-                parts.append(f"@{_name(uri, root)}")
+                parts.append(f"@{_format_resource_name(uri, root)}")
             case a.EmbeddedResourceContentBlock(resource=a.TextResourceContents(uri=uri, text=text)):
-                parts.append(f"@{_name(uri, root)}")
-                attached.append(f"{_name(uri, root)}, as attached:\n{fence(text)}")
+                parts.append(f"@{_format_resource_name(uri, root)}")
+                attached.append(f"{_format_resource_name(uri, root)}, as attached:\n{fence_block(text)}")
             case a.EmbeddedResourceContentBlock(resource=a.BlobResourceContents(uri=uri, mime_type=kind, blob=data)):
                 if kind not in PICTURE_KINDS:
-                    raise InvalidInput(f"{_name(uri, root)} is neither text nor a picture; name its path instead")
+                    raise InvalidInput(
+                        f"{_format_resource_name(uri, root)} is neither text nor a picture; name its path instead"
+                    )
                 images.append(Image(kind, await put(decode_picture(data, kind))))
             case a.ImageContentBlock(data=data, mime_type=kind):
                 images.append(Image(kind, await put(decode_picture(data, kind))))
@@ -449,7 +465,7 @@ async def read_prompt(
     return "".join(parts).strip(), attached, images
 
 
-def _name(uri: str, root: str) -> str:
+def _format_resource_name(uri: str, root: str) -> str:
     """Return the name of a resource for the model: a path relative to the project, or the URI itself."""
     split = urlsplit(uri)
     if split.scheme not in ("", "file"):

@@ -74,7 +74,7 @@ YOUNG_OBJECTS = 50_000
 reached a hundred times before a command begins."""
 
 
-def help_text() -> str:
+def format_help() -> str:
     """The help of the whole program, made without loading anything."""
     width = max(map(len, COMMANDS))
     lines = [
@@ -113,7 +113,7 @@ def main() -> int:
             print(f"treadle {__version__}")
             return 0
         case ["--help" | "-h"]:
-            print(help_text())
+            print(format_help())
             return 0
         case arguments:
             # Loaded modules stay in use: collecting garbage again and again while they load finds none.

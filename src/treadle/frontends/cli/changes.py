@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from treadle.base.file_system import is_below
-from treadle.base.inert import inert, inert_line
-from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
+from treadle.base.inert import make_inert, make_inert_line
+from treadle.diff.changes import ASIDE, Aside, count, drop_parents, format_changes, is_folder, sort_out
 from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, NotFound, ToolError
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, MOST_DIGITS, SelectionArguments, project_root
+from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, MOST_DIGITS, SelectionArguments, resolve_project_root
 from treadle.frontends.cli.session import open_chat
 from treadle.frontends.cli.terminal import Terminal, write_json
-from treadle.frontends.presentation.notices import summary
-from treadle.frontends.presentation.styled import Colour, Span, spans
+from treadle.frontends.presentation.notices import summarize_changes
+from treadle.frontends.presentation.styled import Colour, Span, join_spans
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.files import ChatFiles, RunSpan
@@ -42,9 +42,9 @@ async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges
     if arguments.chat:
         chat = await open_chat(agent, arguments.chat)
     else:
-        here = str(project_root(None, force=True))
+        here = str(resolve_project_root(None, force=True))
         summaries = (each.summary for each in await agent.chats())
-        newest = next((each.chat for each in summaries if holds_folder(each.root, here)), None)
+        newest = next((each.chat for each in summaries if contains_folder(each.root, here)), None)
         if newest is None:
             raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
         chat = agent.chat(newest)
@@ -52,19 +52,19 @@ async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges
     if not root:
         raise InvalidInput(f"the chat {chat.id} has no project root, so it has changed no files")
     paths = tuple(_resolve_log_path(root, path) for path in arguments.paths)
-    hunks = _hunks(root, arguments.hunks)
+    hunks = _parse_hunks(root, arguments.hunks)
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
     aside: frozenset[Aside] = frozenset(("git",)) if arguments.caches else ASIDE
-    span = await _span(chat.files, arguments)
+    span = await _resolve_span(chat.files, arguments)
     return SelectedChanges(chat, chat.files, span, paths, hunks, arguments.even_kept, aside)
 
 
-def holds_folder(root: str, folder: str) -> bool:
+def contains_folder(root: str, folder: str) -> bool:
     return bool(root) and is_below(folder, os.path.realpath(root))
 
 
-def person_messages(envelopes: Iterable[Envelope]) -> dict[int, str]:
+def find_person_messages(envelopes: Iterable[Envelope]) -> dict[int, str]:
     """The messages that a person wrote, by their seqs."""
     messages = ((each.seq, each.data) for each in envelopes)
     return {seq: data.content for seq, data in messages if isinstance(data, UserMessage) and data.source == "person"}
@@ -78,14 +78,14 @@ async def refuse_unknown_words(choice: SelectedChanges, selection: SelectionArgu
     changes = [each.data for each in await choice.chat.events_of(FilesChanged) if isinstance(each.data, FilesChanged)]
     for word, path in unknown:  # of very many changes not all names are in the event
         if not any(change.manifest or any(is_below(file.path, path) for file in change.files) for change in changes):
-            raise NotFound(f"{inert_line(word)} is neither a chat nor a file here; see: treadle chats")
+            raise NotFound(f"{make_inert_line(word)} is neither a chat nor a file here; see: treadle chats")
 
 
 def _is_missing(path: str) -> bool:
     return not os.path.lexists(path)
 
 
-async def _span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
+async def _resolve_span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
     if arguments.everything:
         return RunSpan()
     if arguments.run is None:
@@ -103,73 +103,73 @@ def _resolve_log_path(root: str, typed: str) -> str:
     path = os.path.join(os.path.realpath(folder), name)
     top = os.path.realpath(root)
     if not is_below(path, top):
-        raise InvalidInput(f"{inert_line(typed)} is outside the project {top}")
+        raise InvalidInput(f"{make_inert_line(typed)} is outside the project {top}")
     return encode_path(os.path.relpath(path, top))
 
 
-def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def _parse_hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
     hunks_by_path: dict[str, tuple[int, ...]] = {}
     for each in typed:
         path, _, numbers = each.rpartition(":")
         parts = numbers.split(",")
         if not path or not all(part.isdecimal() and len(part) < MOST_DIGITS for part in parts):
             way = "write PATH:N, or PATH:N,M, as treadle diff counts them"
-            raise InvalidInput(f"{inert_line(each, 200)} names no hunk; {way}")
+            raise InvalidInput(f"{make_inert_line(each, 200)} names no hunk; {way}")
         key = _resolve_log_path(root, path)
         hunks_by_path[key] = (*hunks_by_path.get(key, ()), *map(int, parts))
     return hunks_by_path
 
 
-def shown_path(path: str) -> str:
-    return inert_line(decode_path(path))
+def format_path(path: str) -> str:
+    return make_inert_line(decode_path(path))
 
 
 def print_changes(terminal: Terminal, files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> None:
-    for line in change_lines(files, shown_path, MOST, aside):
-        terminal.line(line, *([_COLOURS[line[0]]] if line[:1] in _COLOURS else []))
+    for line in format_changes(files, format_path, MOST, aside):
+        terminal.write_line(line, *([_COLOURS[line[0]]] if line[:1] in _COLOURS else []))
 
 
 def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> None:
     for conflict in conflicts:
-        text = f" {shown_path(conflict.path)} was not changed: {inert_line(conflict.reason)}"
-        terminal.line(spans(Span("✗", ("red",)), text))
-        for line in inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
-            terminal.line(f"    {line}", *_colours(line))
+        text = f" {format_path(conflict.path)} was not changed: {make_inert_line(conflict.reason)}"
+        terminal.write_line(join_spans(Span("✗", ("red",)), text))
+        for line in make_inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
+            terminal.write_line(f"    {line}", *_choose_colours(line))
 
 
 def print_diff(terminal: Terminal, file_diffs: Iterable[FileDiff], aside: Collection[Aside] = ASIDE) -> None:
     """Print the changes of files in full. Changes in `aside` are only counted."""
     looks = {each.change.path: each for each in file_diffs}
     parts = sort_out((each.change for each in looks.values()), aside)
-    for file in sorted(without_parents(parts.reported_files), key=lambda file: decode_path(file.path).split("/")):
-        each, path = looks[file.path], shown_path(file.path)
+    for file in sorted(drop_parents(parts.reported_files), key=lambda file: decode_path(file.path).split("/")):
+        each, path = looks[file.path], format_path(file.path)
         print_changes(terminal, [file], ())
         for note in () if is_folder(file) else each.notes:
-            terminal.line(f"  {inert_line(note)}", "dim")
+            terminal.write_line(f"  {make_inert_line(note)}", "dim")
         if each.hunks:
-            terminal.line(f"--- {'/dev/null' if file.before is None else path}")
-            terminal.line(f"+++ {'/dev/null' if file.after is None else path}")
+            terminal.write_line(f"--- {'/dev/null' if file.before is None else path}")
+            terminal.write_line(f"+++ {'/dev/null' if file.after is None else path}")
         for hunk in each.hunks:
-            terminal.line(f"{hunk.header} hunk {hunk.number}", "cyan")
+            terminal.write_line(f"{hunk.header} hunk {hunk.number}", "cyan")
             for line in hunk.lines:
-                terminal.line(line, *_colours(line))
+                terminal.write_line(line, *_choose_colours(line))
     for counted in parts.counts:
-        terminal.line(f"[{counted}]", "dim")
+        terminal.write_line(f"[{counted}]", "dim")
 
 
 def print_patch(terminal: Terminal, diff: str) -> None:
-    for line in inert(diff).split("\n") if diff else ():
-        terminal.line(line, *(["bold"] if line.startswith(("--- ", "+++ ")) else _colours(line)))
+    for line in make_inert(diff).split("\n") if diff else ():
+        terminal.write_line(line, *(["bold"] if line.startswith(("--- ", "+++ ")) else _choose_colours(line)))
 
 
-def _colours(line: str) -> list[Colour]:
+def _choose_colours(line: str) -> list[Colour]:
     return [_COLOURS[line[0]]] if line.startswith(("+", "-", "@")) else []
 
 
 async def tell_begun(terminal: Terminal, choice: SelectedChanges, as_json: bool) -> None:
     """Report an unfinished undo, redo or keep, which is completed before anything else."""
     if not as_json and (request := await choice.files.find_unfinished_restore()) is not None:
-        terminal.note(f"the {request.kind} that was begun before and did not end is completed first", "yellow")
+        terminal.write_note(f"the {request.kind} that was begun before and did not end is completed first", "yellow")
 
 
 async def tell(
@@ -190,7 +190,7 @@ async def tell(
     if event.files:
         back = {"undone": "redo", "redone": "undo"}.get(word, "")
         hint = f" · back: treadle {back} {choice.chat.id}" if back else ""
-        terminal.note(f"{word}: {summary(event.files)}{hint}", "dim")
+        terminal.write_note(f"{word}: {summarize_changes(event.files)}{hint}", "dim")
     if event.conflicts:
-        terminal.note(f"not changed: {len(event.conflicts)}", "yellow")
+        terminal.write_note(f"not changed: {len(event.conflicts)}", "yellow")
     return code

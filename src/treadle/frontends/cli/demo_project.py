@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from treadle.base.process_folders import process_folder_prefix
+from treadle.base.process_folders import make_folder_prefix
 
 SOURCE = "stats.py"
 WRONG = "    return total\n"
@@ -51,12 +51,12 @@ def make_demo(folder: Path) -> tuple[str, str]:
 
 
 @contextmanager
-def demo_folder(kind: str) -> Iterator[Path]:
+def open_demo_folder(kind: str) -> Iterator[Path]:
     """A temporary folder, removed with the folder without access rights that a command's view leaves in it. After a
     kill, a later run removes it."""
     from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
-    folder = Path(tempfile.mkdtemp(prefix=f"{process_folder_prefix()}{kind}-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=f"{make_folder_prefix()}{kind}-")).resolve()
     try:
         yield folder
     finally:

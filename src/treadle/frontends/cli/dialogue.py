@@ -7,22 +7,22 @@ from collections.abc import Container
 from contextlib import suppress
 from functools import partial
 
-from treadle.base.inert import inert_line, print_note
-from treadle.chat.state import open_actions
+from treadle.base.inert import make_inert_line, print_note
+from treadle.chat.state import list_open_actions
 from treadle.errors import InvalidInput, NotFound, Refused, TreadleError
 from treadle.frontends.cli.drive import JsonLines, drive
 from treadle.frontends.cli.keyboard import END, ESCAPE, Keyboard
-from treadle.frontends.cli.keyboard import someone_is_there as someone_is_there
+from treadle.frontends.cli.keyboard import is_person_there as is_person_there
 from treadle.frontends.cli.screen import Screen
 from treadle.frontends.cli.terminal import Terminal
-from treadle.frontends.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
+from treadle.frontends.presentation.notices import describe_request, explain_question, resolve_option, suggest_answer
 from treadle.frontends.presentation.styled import Colour
 from treadle.library.chat import Chat
 from treadle.library.command_stream import CommandStream
 from treadle.library.feeds import read_patiently
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleScope
-from treadle.protocol.subagent_events import children_of
+from treadle.protocol.subagent_events import decode_children
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
 _DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
@@ -50,7 +50,7 @@ async def follow(
     screen = Screen(terminal, asks=asks, watches=resumed)
     state = await chat.state()
     screen.begin(chat.id, state.options.model, state.options.root, resumed=resumed)
-    screen.knows(state)
+    screen.load_calls(state)
     if not asks:
         return await drive(chat, following, screen, after_seq, detaches=resumed)
     with Keyboard() as keys:
@@ -78,7 +78,7 @@ async def _converse(
         if code >= 128:  # a signal ended it
             return code
         actions = [action for action in await chat.actions() if action.of_person]
-        if not actions or (answer := await dialogue.answer(chat, actions[0])) is None:
+        if not actions or (answer := await dialogue.ask_about(chat, actions[0])) is None:
             return code
         show.mark_as_asked(actions[0])
         following = answer
@@ -96,41 +96,41 @@ class Dialogue:
             escaping = asyncio.ensure_future(self._stop_on_escape(chat))
             try:
                 while True:
-                    if (request := await _first_below(chat, skipped_chats)) is not None:
+                    if (request := await _find_action_below(chat, skipped_chats)) is not None:
                         break
                     await asyncio.sleep(_WATCH_S)
             finally:
                 escaping.cancel()
             child, action = request
-            self._terminal.note(f"── sub-agent {child.id} asks:", "yellow")
-            if (answer := await self.answer(child, action)) is None:
+            self._terminal.write_note(f"── sub-agent {child.id} asks:", "yellow")
+            if (answer := await self.ask_about(child, action)) is None:
                 skipped_chats.add(child.id)
                 continue
             with suppress(TreadleError):  # it was answered elsewhere
                 await answer
 
     async def _stop_on_escape(self, chat: Chat) -> None:
-        while (key := await self._keys.key()) != END:
+        while (key := await self._keys.read_key()) != END:
             if key == ESCAPE:
                 with suppress(TreadleError):  # it has just ended
                     await chat.interrupt()
 
-    async def answer(self, chat: Chat, action: OpenAction) -> CommandStream | None:
+    async def ask_about(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         """Ask the person about the action. Return the command with the answer; None if the person leaves."""
-        prose = {f"  {line}" for line in why_asked(action)}  # wrapped; lines of the action itself are not
-        for line in waiting(action):
+        prose = {f"  {line}" for line in explain_question(action)}  # wrapped; lines of the action itself are not
+        for line in describe_request(action):
             head = not line.startswith(" ")
             colour = "yellow" if head else _DIFF.get(line[2:3])
             parts = self._terminal.wrap_line(f"── {line}" if head else line, "   " if head else "    ")
             for part in parts if head or line in prose else [line]:
-                self._terminal.note(part, *((colour,) if colour else ()))
+                self._terminal.write_note(part, *((colour,) if colour else ()))
         choosing = asyncio.ensure_future(self._choose(chat, action))
         closing = asyncio.ensure_future(_wait_until_closed(chat, action))
         try:
             await asyncio.wait((choosing, closing), return_when=asyncio.FIRST_COMPLETED)
             if not choosing.done():
                 await closing
-                self._terminal.note("")
+                self._terminal.write_note("")
                 self.note_stale()
                 return chat.resume()
             answer = await choosing
@@ -138,22 +138,22 @@ class Dialogue:
             for task in (choosing, closing):
                 task.cancel()
         if answer is None:
-            self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
+            self._terminal.write_note(f"── left; answer later with: {suggest_answer(chat.id, action)}", "dim")
         return answer
 
     def note_stale(self) -> None:
-        self._terminal.note("── this was answered elsewhere, or has changed; following the chat", "yellow")
+        self._terminal.write_note("── this was answered elsewhere, or has changed; following the chat", "yellow")
 
     async def _choose(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         while True:
             try:
                 return await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
             except TreadleError as error:
-                self._terminal.note(f"   {error}", "yellow")
+                self._terminal.write_note(f"   {error}", "yellow")
 
     async def _permit(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         while True:
-            typed = await self._press(_choices(action))
+            typed = await self._press(_format_choices(action))
             if typed == END:
                 return None
             word, number = typed[:1].lower(), typed[1:]
@@ -161,7 +161,7 @@ class Dialogue:
                 return chat.approve(action)
             if word == "n":
                 return chat.deny(action, await self._ask("why not? (sent to the model; may be empty) ") or "")
-            if word == "e" and action.name == "run_command" and (command := await self._rewritten(chat, action)):
+            if word == "e" and action.name == "run_command" and (command := await self._rewrite_command(chat, action)):
                 return chat.approve(action, arguments=await edit_command(chat, action, command))
             if word in _SCOPES and action.offers:
                 if not number and len(action.offers) > 1:
@@ -171,8 +171,8 @@ class Dialogue:
                     return chat.approve(action, rule=rule)
 
     async def _press(self, prompt: str) -> str:
-        self._prompt(prompt)
-        key = await self._keys.key()
+        self._show_prompt(prompt)
+        key = await self._keys.read_key()
         print_note(key if key.isprintable() else "")
         return key
 
@@ -180,49 +180,49 @@ class Dialogue:
         hint = "a number, or your own words" if action.options else "your answer"
         while (typed := await self._ask(f"{hint}: ")) == "":
             pass
-        return None if typed is None else chat.answer(action, chosen_option(action, typed))
+        return None if typed is None else chat.answer(action, resolve_option(action, typed))
 
-    async def _rewritten(self, chat: Chat, action: OpenAction) -> str | None:
+    async def _rewrite_command(self, chat: Chat, action: OpenAction) -> str | None:
         """Another command than this one. One of several lines is written anew: it cannot be shown on one."""
         line = str((await chat.arguments(action)).get("command", ""))
-        if line != inert_line(line) or "\n" in line:
+        if line != make_inert_line(line) or "\n" in line:
             return await self._ask("run instead: ")
-        self._prompt("run instead: ")
+        self._show_prompt("run instead: ")
         command = await self._keys.edit_line(line)
         print_note("")
         return command
 
     async def _ask(self, prompt: str) -> str | None:
-        self._prompt(prompt)
-        return await self._keys.line()
+        self._show_prompt(prompt)
+        return await self._keys.read_line()
 
-    def _prompt(self, prompt: str) -> None:
+    def _show_prompt(self, prompt: str) -> None:
         """Keys that were pressed before the prompt are discarded."""
         self._keys.forget()
         self._terminal.ask(f"   {prompt}")
 
 
-async def _first_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction] | None:
+async def _find_action_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction] | None:
     """Return an action of a sub-agent, at any depth, that a person can answer."""
     for call in (await chat.state()).calls:
-        for child in children_of(call.plan) if call.phase == "started" else ():
+        for child in decode_children(call.plan) if call.phase == "started" else ():
             with suppress(NotFound):  # not begun yet
                 below = chat.get_chat(child.chat)
                 actions = [action for action in await below.actions() if action.of_person]
                 if actions and child.chat not in skipped_chats:
                     return below, actions[0]
-                if (open_request := await _first_below(below, skipped_chats)) is not None:
+                if (open_request := await _find_action_below(below, skipped_chats)) is not None:
                     return open_request
     return None
 
 
 async def _wait_until_closed(chat: Chat, action: OpenAction) -> None:
     """Wait until the action is no longer open: it was answered elsewhere, or the run was stopped."""
-    while action in open_actions(state := await read_patiently(chat.state)):
+    while action in list_open_actions(state := await read_patiently(chat.state)):
         await read_patiently(partial(chat.wait, state.head, _WATCH_S))
 
 
-def _choices(action: OpenAction) -> str:
+def _format_choices(action: OpenAction) -> str:
     words = {
         "[y]es, once": True,
         "[n]o": True,
@@ -256,18 +256,18 @@ async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> CommandS
     actions = await chat.actions()
     if not actions:
         return None
-    if asks and someone_is_there():
+    if asks and is_person_there():
         with Keyboard() as keys:
-            return await Dialogue(terminal, keys).answer(chat, actions[0])
-    terminal.note(f"waits for an approval: {how_to_answer(chat.id, actions[0])}", "yellow")
+            return await Dialogue(terminal, keys).ask_about(chat, actions[0])
+    terminal.write_note(f"waits for an approval: {suggest_answer(chat.id, actions[0])}", "yellow")
     return None
 
 
-async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
+async def confirm_action(terminal: Terminal, question: str, *, asks: bool) -> bool:
     """True if the action may be carried out: no question is to be asked, no person is there, or the person says yes."""
-    if not asks or not someone_is_there() or await ask_yes_or_no(question):
+    if not asks or not is_person_there() or await ask_yes_or_no(question):
         return True
-    terminal.note("nothing was changed", "dim")
+    terminal.write_note("nothing was changed", "dim")
     return False
 
 
@@ -276,6 +276,6 @@ async def ask_yes_or_no(question: str) -> bool:
     with Keyboard() as keys:
         keys.forget()
         Terminal().ask(question)
-        yes = (await keys.key()).lower() == "y"
+        yes = (await keys.read_key()).lower() == "y"
         print_note("yes" if yes else "no")
     return yes

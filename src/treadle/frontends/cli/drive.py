@@ -14,13 +14,13 @@ from typing import Self
 
 import msgspec
 
-from treadle.base.inert import inert_line, print_note
-from treadle.chat.state import status
+from treadle.base.inert import make_inert_line, print_note
+from treadle.chat.state import compute_status
 from treadle.errors import InvalidInput, TreadleError
 from treadle.frontends.cli import options as o
 from treadle.frontends.cli.keyboard import Keyboard
 from treadle.frontends.cli.terminal import write_json_line
-from treadle.frontends.presentation.notices import notice
+from treadle.frontends.presentation.notices import make_notice
 from treadle.library.chat import Chat
 from treadle.library.command_stream import CommandStream
 from treadle.protocol import events as e
@@ -45,16 +45,16 @@ _CODES: dict[e.EndReason, int] = {
 class Show:
     """A display of events. Its other methods need not repeat facts that the events have shown."""
 
-    def event(self, envelope: e.Envelope) -> None:
+    def show_event(self, envelope: e.Envelope) -> None:
         raise NotImplementedError
 
     def set_changed_files(self, files: Sequence[FileChange], world: str) -> None:
         """Receive the net change of each file by the run that ends now, in the project or in a world of it."""
 
-    def living(self, jobs: Sequence[JobView]) -> None:
+    def set_living_jobs(self, jobs: Sequence[JobView]) -> None:
         """The background commands that live on after the run that ends now."""
 
-    def ready(self, chat: Chat) -> None:
+    def report_ready(self, chat: Chat) -> None:
         """From now on signals are heard."""
 
     def report_detach(self, chat: Chat, *, driven: bool) -> None:
@@ -64,15 +64,15 @@ class Show:
 class JsonLines(Show):
     """The display of `--json`: one event a line, each flushed at once."""
 
-    def event(self, envelope: e.Envelope) -> None:
+    def show_event(self, envelope: e.Envelope) -> None:
         write_json_line(wire.to_json(envelope))
         sys.stdout.buffer.flush()
 
     def report_detach(self, chat: Chat, *, driven: bool) -> None:
-        print_note(f"treadle: {left_text(chat, driven)}")
+        print_note(f"treadle: {describe_detach(chat, driven)}")
 
 
-def left_text(chat: Chat, driven: bool) -> str:
+def describe_detach(chat: Chat, driven: bool) -> str:
     if driven:
         return f"left; nothing works on chat {chat.id} now · go on: treadle resume {chat.id}"
     return f"left; chat {chat.id} goes on elsewhere · watch: treadle resume {chat.id} · stop: treadle stop {chat.id}"
@@ -85,7 +85,7 @@ class Ending:
         self.code = o.EXIT_OK
         self._capped = self._refused = False
 
-    def event(self, envelope: e.Envelope) -> None:
+    def observe_event(self, envelope: e.Envelope) -> None:
         match envelope.data:
             case e.LimitReached(kind="turns", scope="run") | e.UserInputRequested(purpose="limit"):
                 self._capped = True
@@ -105,26 +105,26 @@ async def drive(chat: Chat, following: CommandStream, show: Show, after_seq: int
     ending = Ending()
     steps: list[FileChange] = []
     with Signals(chat, detaches=detaches) as signals:
-        show.ready(chat)
+        show.report_ready(chat)
         run = None if isinstance(show, JsonLines) else (await chat.state()).run
         # Changes of the current run up to `after_seq`: made in another process, or before the chat waited.
         for earlier in await chat.events(run.first) if run is not None and run.first < after_seq else ():
-            steps += steps_of(await chat.load_full_event(earlier)) if earlier.seq <= after_seq else ()
+            steps += get_steps(await chat.load_full_event(earlier)) if earlier.seq <= after_seq else ()
         async with aclosing(_complete(chat, following, after_seq)) as events:
             async for envelope in events:
-                ending.event(envelope)
+                ending.observe_event(envelope)
                 if isinstance(show, JsonLines):
-                    show.event(envelope)
+                    show.show_event(envelope)
                     continue
                 envelope = await chat.load_full_event(envelope)
                 if isinstance(envelope.data, e.SessionIdle):
                     state = await chat.state()
                     show.set_changed_files(await chat.files.net(steps), state.options.world)
                     jobs = await chat.jobs() if state.jobs or state.pending_jobs else ()
-                    show.living([job.view for job in jobs if is_open_job(job.view)])
+                    show.set_living_jobs([job.view for job in jobs if is_open_job(job.view)])
                     steps.clear()
-                steps += steps_of(envelope)
-                show.event(envelope)
+                steps += get_steps(envelope)
+                show.show_event(envelope)
         return ending.code
     if detaches and signals.ended_by == signal.SIGINT:
         show.report_detach(chat, driven=chat.driven_here)
@@ -136,7 +136,7 @@ def is_open_job(view: JobView) -> bool:
     return view.status in ("running", "elsewhere") or view.pending > 0
 
 
-def steps_of(envelope: e.Envelope) -> tuple[FileChange, ...]:
+def get_steps(envelope: e.Envelope) -> tuple[FileChange, ...]:
     return envelope.data.files if isinstance(envelope.data, e.FilesChanged | e.Undone | e.Redone) else ()
 
 
@@ -159,12 +159,12 @@ async def _complete(chat: Chat, following: CommandStream, last_seq: int) -> Asyn
             last_seq = envelope.seq
             yield envelope
         began = any(isinstance(envelope.data, e.UserMessage) for envelope in unseen)
-        if not began and status(await chat.state()) not in ("pending", "running"):
+        if not began and compute_status(await chat.state()) not in ("pending", "running"):
             return
         following = chat.resume()
 
 
-def ending_signals() -> list[signal.Signals]:
+def list_ending_signals() -> list[signal.Signals]:
     """The signals that end a program from outside. A hangup that is ignored stays ignored: `nohup` asks for that."""
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
@@ -179,7 +179,7 @@ class Signals:
         self._work = asyncio.current_task()
         self._stopping: asyncio.Task[None] | None = None
         self._cancels = 0  # of `_work`, by signals
-        self._ending_signals, self._old_interrupt = ending_signals(), signal.getsignal(signal.SIGINT)
+        self._ending_signals, self._old_interrupt = list_ending_signals(), signal.getsignal(signal.SIGINT)
         self.ended_by = 0
 
     def __enter__(self) -> Self:
@@ -228,12 +228,12 @@ class _LastWords(JsonLines):
 
     text = ""
 
-    def event(self, envelope: e.Envelope) -> None:
+    def show_event(self, envelope: e.Envelope) -> None:
         match envelope.data:
             case e.AssistantMessage(content=content) if content:
                 self.text = content
             case e.SessionError() | e.TurnRetry() | e.LimitReached() as odd:
-                _say((notice(odd) or ("",))[0])
+                _say((make_notice(odd) or ("",))[0])
 
 
 async def print_output(chat: Chat, text: str, schema: str, after_seq: int) -> int:
@@ -268,4 +268,4 @@ async def print_output(chat: Chat, text: str, schema: str, after_seq: int) -> in
 
 def _say(text: str) -> None:
     for line in text.split("\n"):
-        print_note(f"treadle: {inert_line(line, 500)}")
+        print_note(f"treadle: {make_inert_line(line, 500)}")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 from treadle._version import __version__
 from treadle.base.inert import print_line, print_note
-from treadle.errors import InvalidInput, TreadleError, did_you_mean
-from treadle.frontends.cli import COMMANDS, MODULES, help_text
+from treadle.errors import InvalidInput, TreadleError, suggest_name
+from treadle.frontends.cli import COMMANDS, MODULES, format_help
 from treadle.frontends.cli.lazy import asyncio, piped, session
 from treadle.frontends.cli.options import CHAT, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, LAST, Body, Decorator
 
@@ -47,14 +47,14 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             if len(args) == 1 and any(letter.isspace() for letter in name.strip()):
                 ctx.params["prompt"] = name
-                return PROMPT, click.Command(PROMPT, callback=lambda: _app(ctx.params)), []
+                return PROMPT, click.Command(PROMPT, callback=lambda: _open_app(ctx.params)), []
             message = f'treadle "{" ".join(args)}"' if len(args) > 1 else f"treadle run {name}"
             hint = f"; see them with: treadle --help. If it is a message: {message}"
-            raise click.UsageError(f"No such command {name!r}{did_you_mean(name, COMMANDS) or hint}")
+            raise click.UsageError(f"No such command {name!r}{suggest_name(name, COMMANDS) or hint}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
-        return help_text()
+        return format_help()
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """The commands are named without loading them."""
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, /, **flags: Any) -> Any:
     """An agent that works in your project and that you can kill at any moment."""
     if ctx.invoked_subcommand is None:
-        return _app(ctx.params)
+        return _open_app(ctx.params)
     if ctx.invoked_subcommand != PROMPT and (
         used_flags := [name for name, value in flags.items() if value not in _UNSAID]
     ):
@@ -91,7 +91,7 @@ def cli(ctx: click.Context, /, **flags: Any) -> Any:
     return None
 
 
-def _app(params: dict[str, Any]) -> Any:
+def _open_app(params: dict[str, Any]) -> Any:
     """Open the app. Without a terminal, a text that is piped in, or given as a message, is a task as for `run`."""
     from treadle.frontends.cli.open_app import AppArguments, open_app
     from treadle.frontends.cli.terminal import is_terminal
@@ -104,41 +104,41 @@ def _app(params: dict[str, Any]) -> Any:
     flags = {name: value for name, value in arguments.items() if value not in _UNSAID}
     prompt = flags.pop("prompt", "")
     if not (prompt or piped.is_piped()) or not flags.keys() <= {"model", "mode", "root", "force_root"}:
-        print_line(help_text())
+        print_line(format_help())
         return EXIT_USAGE
     words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in flags.items()]
     return cli.main(["run", *words, *(["--", prompt] if prompt else [])], prog_name="treadle", standalone_mode=False)
 
 
-def in_loop(body: Body) -> Body:
+def run_in_loop(body: Body) -> Body:
     @wraps(body)
-    def command(**arguments: Any) -> Any:
+    def run_body(**arguments: Any) -> Any:
         return asyncio.run(body(**arguments))
 
-    return command
+    return run_body
 
 
-def in_agent(*, works: bool = False) -> Decorator:
+def pass_agent(*, works: bool = False) -> Decorator:
     """Make a coroutine function a command: its first argument is an agent on the user's store, closed at its end."""
 
     def wrap(body: Body) -> Body:
         @wraps(body)
-        def command(**arguments: Any) -> Any:
-            return session.with_agent(lambda agent: body(agent, **arguments), works=works)
+        def run_body(**arguments: Any) -> Any:
+            return session.run_with_agent(lambda agent: body(agent, **arguments), works=works)
 
-        return command
+        return run_body
 
     return wrap
 
 
-def in_chat(*, works: bool = False) -> Decorator:
+def pass_chat(*, works: bool = False) -> Decorator:
     """The same for a command whose argument ID names a chat, which is the second argument of the function."""
 
     def wrap(body: Body) -> Body:
-        async def command(agent: Any, chat_ref: str, **arguments: Any) -> Any:
+        async def run_body(agent: Any, chat_ref: str, **arguments: Any) -> Any:
             return await body(agent, await session.open_chat(agent, chat_ref), **arguments)
 
-        return click.argument("chat_ref", metavar="ID", type=CHAT)(wraps(body)(in_agent(works=works)(command)))
+        return click.argument("chat_ref", metavar="ID", type=CHAT)(wraps(body)(pass_agent(works=works)(run_body)))
 
     return wrap
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from treadle.base.inert import ERASE_LETTER, inert, join_inert, write_inert
+from treadle.base.inert import ERASE_LETTER, join_inert, make_inert, write_inert
 
 ESCAPE = "\x1b"
 END = "\x04"  # Ctrl-D
@@ -18,7 +18,7 @@ _LONGEST = 65_536
 _MODES = 3  # where in the attributes of a terminal its local modes are
 
 
-def someone_is_there() -> bool:
+def is_person_there() -> bool:
     """True if a person can see the output and answer."""
     from treadle.frontends.cli.piped import is_piped
     from treadle.frontends.cli.terminal import is_terminal
@@ -49,9 +49,9 @@ class Keyboard:
             Keyboard._entered = self
             with suppress(termios.error):
                 self._before = termios.tcgetattr(self._fd)
-            self._singly()
+            self._enter_key_mode()
             with suppress(RuntimeError, ValueError):  # after Ctrl-Z the shell has set the terminal in its own way
-                asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._singly)
+                asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._enter_key_mode)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +74,7 @@ class Keyboard:
             with suppress(termios.error):
                 termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
 
-    def _singly(self) -> None:
+    def _enter_key_mode(self) -> None:
         if self._before is not None:
             with suppress(termios.error):
                 now = termios.tcgetattr(self._fd)
@@ -86,7 +86,7 @@ class Keyboard:
         with suppress(termios.error):
             termios.tcflush(self._fd, termios.TCIFLUSH)
 
-    async def key(self) -> str:
+    async def read_key(self) -> str:
         """A key, with a digit or Enter that came with it; Ctrl-D at the end of input; empty for other keys and text."""
         typed = await self._read_keys() or END
         if typed in (ESCAPE, END):
@@ -94,7 +94,7 @@ class Keyboard:
         word = typed.strip()
         return word if len(word) == 1 or (len(word) == 2 and word[1].isdecimal()) else ""
 
-    async def line(self) -> str | None:
+    async def read_line(self) -> str | None:
         """A line, seen while it is typed; None at the end of input."""
         holder = Keyboard._entered or self
         holder.restore()
@@ -102,12 +102,12 @@ class Keyboard:
             typed = await self._read_keys()
         finally:
             if Keyboard._entered is not None:
-                holder._singly()
+                holder._enter_key_mode()
         return typed.strip() if typed is not None else None
 
     async def edit_line(self, text: str) -> str | None:
         """This line as it is changed at its end: letters, Backspace, Ctrl-W a word, Ctrl-U all. None after Esc."""
-        write_inert(sys.stderr, inert(text))
+        write_inert(sys.stderr, make_inert(text))
         while (typed := await self._read_keys()) is not None and typed not in (ESCAPE, END):
             for letter in typed if typed[0] != ESCAPE else "":
                 shortened = _KEEP[letter](text) if letter in _KEEP else text
@@ -117,7 +117,7 @@ class Keyboard:
                 text = shortened
                 if letter.isprintable():
                     text += letter
-                    write_inert(sys.stderr, inert(letter))
+                    write_inert(sys.stderr, make_inert(letter))
         return None
 
     async def _read_keys(self) -> str | None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line, print_line
-from treadle.base.types import home_of
-from treadle.errors import InvalidInput, TreadleError, did_you_mean
+from treadle.base.inert import make_inert_line, print_line
+from treadle.base.types import get_home
+from treadle.errors import InvalidInput, TreadleError, suggest_name
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, Config, asyncio, demo_project, dialogue, expansion, library_config, model_registry, session, slash,
 )  # fmt: skip
-from treadle.frontends.cli.options import EXIT_OK, LAST, project_root
+from treadle.frontends.cli.options import EXIT_OK, LAST, resolve_project_root
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class AppArguments(NamedTuple):
 
 
 def open_app(arguments: AppArguments) -> int:
-    root = str(project_root(arguments.root, force=arguments.force_root))
+    root = str(resolve_project_root(arguments.root, force=arguments.force_root))
     if arguments.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
         if arguments.server:
             raise click.UsageError("the chats of a server are not shown as plain text; use a terminal with a screen")
@@ -51,28 +51,30 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
     demonstration, which is not resumed later."""
     gc.disable()  # until all is loaded: what is loaded stays, and looking through it finds nothing
     from treadle.frontends.tui.app import Start
-    from treadle.frontends.tui.launch import run
+    from treadle.frontends.tui.launch import launch_app
 
-    async def live() -> "AppExit | None":
+    async def connect_and_run() -> "AppExit | None":
         async with AsyncExitStack() as stack:
 
             def make_demo() -> tuple[str, str]:
-                return demo_project.make_demo(stack.enter_context(demo_project.demo_folder("demo")))
+                return demo_project.make_demo(stack.enter_context(demo_project.open_demo_folder("demo")))
 
             model, resume = arguments.model or os.environ.get("TREADLE_MODEL", ""), arguments.resume
             start = Start(root, model, arguments.prompt, resume or "", resume == "", first_words, make_demo)
-            place = home_of(os.environ)
-            return await run(lambda: _connect(arguments, root, stack), start, home=place, inline=arguments.inline)
+            place = get_home(os.environ)
+            return await launch_app(
+                lambda: _connect(arguments, root, stack), start, home=place, inline=arguments.inline
+            )
 
-    exit_state = asyncio.run(live())
+    exit_state = asyncio.run(connect_and_run())
     if exit_state is None or first_words or not exit_state.chat:
         return EXIT_OK
     invitation = "Come back"
     if exit_state.busy and exit_state.stays:
-        invitation = f"The run goes on at {inert_line(exit_state.place)}. Come back"
+        invitation = f"The run goes on at {make_inert_line(exit_state.place)}. Come back"
     elif exit_state.busy:
         invitation = "The run is paused, and nothing works on it. Continue it with"
-    server = f"--server {inert_line(arguments.server)} " if arguments.server else ""
+    server = f"--server {make_inert_line(arguments.server)} " if arguments.server else ""
     print_line(f"{invitation}: treadle {server}--resume {exit_state.chat}")
     return EXIT_OK
 
@@ -89,7 +91,7 @@ async def _connect(arguments: AppArguments, root: str, stack: AsyncExitStack) ->
 
         agent = await stack.enter_async_context(session.open_agent(config, works=True, relays=True, stays=True))
         registry = model_registry.ModelRegistry(os.environ, home=config.home)
-        connection = Embedded(agent, config.settings.chat_options(root), session.find_chat, registry)
+        connection = Embedded(agent, config.settings.make_chat_options(root), session.find_chat, registry)
     stack.push_async_callback(connection.close)
     gc.freeze()
     gc.set_threshold(*GARBAGE)
@@ -125,7 +127,7 @@ async def _converse(arguments: AppArguments, root: str) -> int:
     async with session.open_agent(config, works=True, stays=True) as agent:
         chat_ref = arguments.resume
         chat = None if chat_ref is None else await session.open_chat(agent, chat_ref or LAST)
-        model = await session.chosen_model(agent, config) if chat is None else ""
+        model = await session.select_model(agent, config) if chat is None else ""
         _say("What should I work on? /help lists the commands, /quit or Ctrl-D leaves.")
         text: str | None = arguments.prompt
         while text is not None and text.strip() not in ("/quit", "/exit"):
@@ -133,20 +135,20 @@ async def _converse(arguments: AppArguments, root: str) -> int:
                 chat = None
             elif text:
                 if chat is None:
-                    model = model or await session.chosen_model(agent, config)
-                    chat = agent.chat(options=config.settings.chat_options(root), interactive=True, model=model)
-                await _turn(agent, chat, text)
+                    model = model or await session.select_model(agent, config)
+                    chat = agent.chat(options=config.settings.make_chat_options(root), interactive=True, model=model)
+                await _run_turn(agent, chat, text)
             Terminal(plain=True).ask("you: ")
-            text = await Keyboard().line()
+            text = await Keyboard().read_line()
         if chat is not None:
             _say(f"come back: treadle --plain --resume {chat.id}")
     return EXIT_OK
 
 
-async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
+async def _run_turn(agent: "Agent", chat: "Chat", text: str) -> None:
     try:
         await chat.open()
-        if text.startswith("/") and not text.startswith("//") and await _command(agent, chat, text):
+        if text.startswith("/") and not text.startswith("//") and await _run_command(agent, chat, text):
             return
         state = await chat.state()
         agent.remember_model(state.options.model)
@@ -156,7 +158,7 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
         _say(str(error))
 
 
-async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
+async def _run_command(agent: "Agent", chat: "Chat", text: str) -> bool:
     """Carry out a slash command; False for a command of the user's own, which is a message."""
     name, _, words = text[1:].partition(" ")
     name, words = name.strip(), words.strip()
@@ -184,15 +186,15 @@ async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
             usage = state.totals.usage
             _say(f"{usage.input:,} tokens in, {usage.output:,} out, ${usage.usd:.4f}")
         case "rules" | "permissions":
-            rules = (*state.options.rules, *agent.rules.all())
+            rules = (*state.options.rules, *agent.rules.list_rules())
             _say("\n".join(f"{rule.effect} {rule.tool} {rule.pattern} ({rule.scope})" for rule in rules) or "no rules")
         case _ if (command := slash.find_slash(text)) is not None:
             if reply := await command[0].run(agent, chat, command[1]):
                 _say(reply)
-        case _ if name in (custom_commands := await expansion.commands(agent, state.options)):
+        case _ if name in (custom_commands := await expansion.list_commands(agent, state.options)):
             return False
         case _:
-            suggestion = did_you_mean(name, [*_OWN_WORDS, *slash.SLASHES, *custom_commands])
+            suggestion = suggest_name(name, [*_OWN_WORDS, *slash.SLASHES, *custom_commands])
             raise InvalidInput(f"there is no command /{name}{suggestion}; see /help")
     return True
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line
-from treadle.base.types import home_of
+from treadle.base.inert import make_inert_line
+from treadle.base.types import get_home
 from treadle.errors import InvalidInput
 from treadle.protocol.choices import EFFORTS
 
@@ -48,7 +48,7 @@ class CompletedText(click.types.StringParamType):
 
         if self.name != "id":
             return [CompletionItem(incomplete, type=self.name)]
-        chats = {LAST: "the newest chat", **newest_chats()}
+        chats = {LAST: "the newest chat", **read_newest_chats()}
         return [CompletionItem(chat, help=title) for chat, title in chats.items() if chat.startswith(incomplete)]
 
 
@@ -56,13 +56,13 @@ MOST_CHATS = 100
 _NEWEST = "SELECT id, title FROM chats WHERE archived = 0 ORDER BY updated_ms DESC, id DESC LIMIT ?"
 
 
-def newest_chats() -> dict[str, str]:
+def read_newest_chats() -> dict[str, str]:
     """The titles of chats by their ids, newest first. So that a user who types notices no delay, nothing of Treadle is
     loaded, and the file of the SQLite store is read directly; a test ensures that this agrees with the store. Without
     such a file there are none."""
     import sqlite3
 
-    file = _database()
+    file = _find_database()
     if file is None or not file.is_file():
         return {}
     try:
@@ -70,13 +70,13 @@ def newest_chats() -> dict[str, str]:
             rows = connection.execute(_NEWEST, (MOST_CHATS,)).fetchall()
     except sqlite3.Error:
         return {}
-    return {inert_line(str(chat)): inert_line(str(title or ""), 60) for chat, title in rows}
+    return {make_inert_line(str(chat)): make_inert_line(str(title or ""), 60) for chat, title in rows}
 
 
-def _database() -> Path | None:
+def _find_database() -> Path | None:
     import tomllib
 
-    home, store = home_of(os.environ), os.environ.get("TREADLE_STORE", "")
+    home, store = get_home(os.environ), os.environ.get("TREADLE_STORE", "")
     if not store:
         with suppress(OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
             store = str(tomllib.loads((home / "config.toml").read_text(encoding="utf-8")).get("store", ""))
@@ -109,13 +109,13 @@ class NetworkCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         typed = args[: args.index("--")] if "--" in args else args
         expanded = [
-            f"{word}={ALL_HOSTS}" if word == "--network" and not _names_hosts(typed[at + 1 : at + 2]) else word
+            f"{word}={ALL_HOSTS}" if word == "--network" and not _has_host_pattern(typed[at + 1 : at + 2]) else word
             for at, word in enumerate(typed)
         ]
         return super().parse_args(ctx, expanded + args[len(typed) :])
 
 
-def _names_hosts(words: list[str]) -> bool:
+def _has_host_pattern(words: list[str]) -> bool:
     from treadle.base.host_patterns import read
 
     try:
@@ -134,16 +134,16 @@ network_option = click.option(
 )
 
 
-def json_option(help: str) -> Decorator:
+def add_json_option(help: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
-def optional_value(name: str, value: str, metavar: str, help: str, type: Any = None) -> Decorator:
+def add_optional_value(name: str, value: str, metavar: str, help: str, type: Any = None) -> Decorator:
     """An option that may stand alone, and then has this value."""
     return click.option(name, is_flag=False, flag_value=value, metavar=metavar, help=help, type=type)
 
 
-def root_options(body: Body) -> Body:
+def add_root_options(body: Body) -> Body:
     forced, place = "Allow the whole disk or the home folder as the project.", "the git root, or the working directory."
     body = click.option("--force-root", is_flag=True, help=forced)(body)
     return click.option("--root", type=FOLDER, help=f"The project; by default {place}")(body)
@@ -163,7 +163,7 @@ even_kept_option = click.option("--even-kept", is_flag=True, help="Include kept 
 words_argument = click.argument("words", metavar="[ID] [PATH]...", nargs=-1, type=CHAT)
 
 
-def run_options(body: Body) -> Body:
+def add_run_options(body: Body) -> Body:
     body = click.option("--all", "everything", is_flag=True, help="All runs of the chat together.")(body)
     return click.option("--run", type=POSITIVE, metavar="N", help="This run instead of the last; counted from 1.")(body)
 
@@ -207,18 +207,18 @@ def gather_options(struct: Any, name: str) -> Decorator:
 
     def wrap(body: Body) -> Body:
         @wraps(body)
-        def command(**flags: Any) -> Any:
+        def run_body(**flags: Any) -> Any:
             value = struct(**{field: flags.pop(field) for field in struct._fields if field in flags})
             if hasattr(value, "check"):
                 value.check()
             return body(**flags, **{name: value})
 
-        return command
+        return run_body
 
     return wrap
 
 
-def project_root(folder: str | None, *, force: bool = False) -> Path:
+def resolve_project_root(folder: str | None, *, force: bool = False) -> Path:
     """Return the folder that a run works in: `folder`, else the git root, else the working directory. The whole disk
     and a whole home folder are refused unless forced (S-02)."""
     here = Path(folder or ".").expanduser().resolve()
@@ -229,7 +229,7 @@ def project_root(folder: str | None, *, force: bool = False) -> Path:
         str(root).encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"the path of the project, {inert_line(str(root))}, is not valid UTF-8 and cannot be recorded; "
+            f"the path of the project, {make_inert_line(str(root))}, is not valid UTF-8 and cannot be recorded; "
             "rename the folder, or name another one with --root"
         ) from None
     home = os.path.expanduser("~")
@@ -243,8 +243,8 @@ def project_root(folder: str | None, *, force: bool = False) -> Path:
     return root
 
 
-def present_root() -> str:
+def find_present_root() -> str:
     try:
-        return str(project_root(None))
+        return str(resolve_project_root(None))
     except InvalidInput:
         return ""

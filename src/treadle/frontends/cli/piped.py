@@ -43,7 +43,7 @@ def _read_stdin(limit: int, instead: str = "") -> bytes:
     fd, data = sys.stdin.fileno(), bytearray()
     is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
     began, has_warned = time.monotonic(), False
-    with _ended_by_ctrl_c():
+    with _let_ctrl_c_raise():
         while True:
             if select.select([fd], [], [], _PATIENCE_S)[0]:
                 piece = os.read(fd, _PIECE)
@@ -58,7 +58,7 @@ def _read_stdin(limit: int, instead: str = "") -> bytes:
 
 
 @contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
+def _let_ctrl_c_raise() -> Iterator[None]:
     """Let Ctrl-C raise at once. The handler of an event loop only sets a flag, which is not read during this wait."""
     old_handler = signal.getsignal(signal.SIGINT)
     if old_handler is None or old_handler == signal.SIG_IGN:
@@ -98,7 +98,7 @@ def _check_text(data: bytes, name: str, limit: int, shorter: str) -> str:
         raise InvalidInput(f"{name} is no UTF-8 text: {error.reason} at byte {error.start:,}") from error
 
 
-def with_context(prompt: str, piped_text: str) -> str:
+def append_context(prompt: str, piped_text: str) -> str:
     """The task, and below it what was piped in."""
     body = piped_text if piped_text.endswith("\n") else f"{piped_text}\n"
     return f"{prompt}\n\n<{STANDARD_INPUT}>\n{body}</{STANDARD_INPUT}>"

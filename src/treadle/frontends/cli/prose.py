@@ -8,7 +8,7 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from treadle.base.inert import LEXERS
-from treadle.frontends.presentation.styled import Colour, Line, Span, line, spans
+from treadle.frontends.presentation.styled import Colour, Line, Span, join_spans, make_line
 
 WIDEST = 110  # longer lines are hard to read, however wide the terminal is
 _HELD = 400  # so many letters are held back at most, to see whether an emphasis ends
@@ -38,23 +38,23 @@ class Prose:
         self._word: list[Span] = []
         self._spaces = 0
         self._fence = ""
-        self._paint_code: Callable[[str], Line] = line
+        self._paint_code: Callable[[str], Line] = make_line
         self._rows: list[str] = []
 
     def feed(self, text: str) -> None:
         self._pending += text
-        while self._step(last=False):
+        while self._show_piece(last=False):
             pass
 
     def end(self) -> None:
         """Show the text that was held back."""
-        while self._pending and self._step(last=True):
+        while self._pending and self._show_piece(last=True):
             pass
         self._put_word()
         self._put_table()
         self.drop()
 
-    def _step(self, *, last: bool) -> bool:
+    def _show_piece(self, *, last: bool) -> bool:
         """Show one piece of what is there; False: more of it must come first."""
         if not self._pending:
             return False
@@ -63,7 +63,7 @@ class Prose:
         full_line, newline, remaining = self._pending.partition("\n")
         complete = bool(newline) or last
         if self._fence:
-            return complete and self._code(full_line, remaining)
+            return complete and self._show_code(full_line, remaining)
         if self._markup and full_line.lstrip(" ").startswith("|"):
             if complete:
                 self._rows.append(full_line)
@@ -76,20 +76,20 @@ class Prose:
             if not complete or match is None:
                 return complete and self._begin_line(True)
             self._fence = match[1]
-            self._paint_code = _painter(match[2].strip()) if self._markup else line
-            return self._line(line(full_line, "dim"), remaining)
+            self._paint_code = _make_painter(match[2].strip()) if self._markup else make_line
+            return self._write_line(make_line(full_line, "dim"), remaining)
         if not complete and " " not in stripped:
             return False
         return self._begin_line(complete)
 
-    def _code(self, full_line: str, remaining: str) -> bool:
+    def _show_code(self, full_line: str, remaining: str) -> bool:
         stripped = full_line.strip()
         if len(stripped) < len(self._fence) or stripped.strip(self._fence[0]):
-            return self._line(self._paint_code(full_line), remaining)
+            return self._write_line(self._paint_code(full_line), remaining)
         self._fence = ""
-        return self._line(line(full_line, "dim"), remaining)
+        return self._write_line(make_line(full_line, "dim"), remaining)
 
-    def _line(self, text: Line, remainder: str) -> bool:
+    def _write_line(self, text: Line, remainder: str) -> bool:
         self._pending = remainder
         self._write((*text, Span("\n")))
         return True
@@ -100,20 +100,20 @@ class Prose:
         if match is None or "\n" in match[0]:
             indent = re.match(r"[ \t]*", self._pending)
             self._hang = self._column = len(indent[0]) if indent else 0
-            self._write(line(self._pending[: self._column]))
+            self._write(make_line(self._pending[: self._column]))
             self._pending = self._pending[self._column :]
             return True
-        mark = line(match[0])
+        mark = make_line(match[0])
         self._pending = self._pending[match.end() :]
         if match["head"] and self._markup:
             self._base = ("bold", "cyan")
             return True
         self._hang = self._column = len(match[0])
         if match["item"] and self._markup:
-            mark = spans(match["indent"], Span("•" if match["item"] in "-*+" else match["item"], ("cyan",)), " ")
+            mark = join_spans(match["indent"], Span("•" if match["item"] in "-*+" else match["item"], ("cyan",)), " ")
             self._hang = self._column = len(match["indent"]) + len(match["item"]) + 1
         elif match["quote"] and self._markup:
-            self._base, mark = ("dim",), line(f"{match['indent']}│ ", "dim")
+            self._base, mark = ("dim",), make_line(f"{match['indent']}│ ", "dim")
         self._write(mark)
         return True
 
@@ -139,9 +139,9 @@ class Prose:
         elif not self._markup or match["word"] is not None:
             self._word.append(Span(match[0], self._base))
         elif match["code"] is not None:
-            self._words(match["code"], "cyan")
+            self._add_words(match["code"], "cyan")
         else:
-            self._words(match["bold"].replace("`", ""), "bold")
+            self._add_words(match["bold"].replace("`", ""), "bold")
         return True
 
     def _open(self, line: str) -> bool:
@@ -150,7 +150,7 @@ class Prose:
         is_closed = match is not None and match["word"] is None and match.end() < len(line)
         return not is_closed and mark is not None and len(line) < _HELD
 
-    def _words(self, text: str, colour: Colour) -> None:
+    def _add_words(self, text: str, colour: Colour) -> None:
         look = tuple(dict.fromkeys((*self._base, colour)))
         for number, part in enumerate(re.split(r"[ \t]+", text)):
             if number:
@@ -162,11 +162,11 @@ class Prose:
     def _put_word(self) -> None:
         if not self._word:
             return
-        size = sum(columns(text) for text, _ in self._word)
+        size = sum(count_columns(text) for text, _ in self._word)
         space = self._spaces if self._column > self._hang else 0
         width = max(20, min(self._width(), WIDEST))
         if self._column > self._hang and self._column + space + size > width:
-            self._write(line("\n" + " " * self._hang))
+            self._write(make_line("\n" + " " * self._hang))
             self._column, space = self._hang, 0
         self._write((Span(" " * space), *self._word))
         self._column += space + size
@@ -179,34 +179,34 @@ class Prose:
         cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
         body = [row for row in cells if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
         if not body or len(body) == len(cells):
-            self._write(line("".join(f"{row}\n" for row in rows)))  # no table: its second row would be dashes
+            self._write(make_line("".join(f"{row}\n" for row in rows)))  # no table: its second row would be dashes
             return
-        for row in self._table(body):
+        for row in self._render_table(body):
             self._write((row, Span("\n")))
 
-    def _table(self, rows: list[list[str]]) -> Iterable[Span]:
+    def _render_table(self, rows: list[list[str]]) -> Iterable[Span]:
         plain = [
             [_MARKS.sub(lambda match: match[1] or match[2], cell).replace("\\|", "|") for cell in row] for row in rows
         ]
         number = max(map(len, plain))
-        wide = [max((columns(row[at]) for row in plain if at < len(row)), default=0) for at in range(number)]
+        wide = [max((count_columns(row[at]) for row in plain if at < len(row)), default=0) for at in range(number)]
         fits = sum(wide) + 3 * number - 1 <= self._width()
         for at, row in enumerate(plain):
-            spaced = [cell + " " * (wide[place] - columns(cell)) for place, cell in enumerate(row)]
+            spaced = [cell + " " * (wide[place] - count_columns(cell)) for place, cell in enumerate(row)]
             text = " │ ".join(spaced if fits else row).rstrip()
             yield Span(text, ("bold",) if at == 0 else ())
             if at == 0:
                 yield Span("─┼─".join("─" * size for size in wide) if fits else "───", ("dim",))
 
 
-def columns(text: str) -> int:
+def count_columns(text: str) -> int:
     """How many columns a text takes: some letters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _painter(language: str) -> Callable[[str], Line]:
+def _make_painter(language: str) -> Callable[[str], Line]:
     """Colours for lines of code, if the language is known."""
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.token import Token  # type: ignore[import-untyped]
@@ -215,9 +215,9 @@ def _painter(language: str) -> Callable[[str], Line]:
     try:
         lexer = get_lexer_by_name(language.split()[0].strip("{}.") if language else "", stripnl=False, ensurenl=False)
     except (ClassNotFound, IndexError):
-        return line
+        return make_line
     if lexer.name not in LEXERS:
-        return line
+        return make_line
     looks: tuple[tuple[Any, Colour], ...] = (
         (Token.Comment, "dim"),
         (Token.Keyword, "cyan"),

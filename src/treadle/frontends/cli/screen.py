@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState
-from treadle.frontends.cli.drive import Show, left_text
+from treadle.frontends.cli.drive import Show, describe_detach
 from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation import notices
-from treadle.frontends.presentation.overview import usage_of
-from treadle.frontends.presentation.styled import Span, model_name, spans, tail
+from treadle.frontends.presentation.overview import get_usage
+from treadle.frontends.presentation.styled import Span, format_model_name, join_spans, shorten_to_tail
 from treadle.library.chat import Chat
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
@@ -65,7 +65,7 @@ class Activity:
         frames, seconds = _ASCII_FRAMES if self._terminal.ascii else _FRAMES, int(time.monotonic() - self._since)
         clock = frames[self._ticks % len(frames)] + (f" {seconds} s" if seconds else "")
         parts = (self._text, clock if with_clock else "", self._tail)
-        self._terminal.status(" ".join(part for part in parts if part))
+        self._terminal.show_status(" ".join(part for part in parts if part))
 
 
 class Screen(Show):
@@ -102,10 +102,12 @@ class Screen(Show):
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
         room = max(40, self._terminal.width - len(head) - 4)
-        model_text = model_name(model, room // 2)
-        self._terminal.note(f"{head}{model_text} · {tail(inert_line(root), room - len(model_text))}", "dim")
+        model_text = format_model_name(model, room // 2)
+        self._terminal.write_note(
+            f"{head}{model_text} · {shorten_to_tail(make_inert_line(root), room - len(model_text))}", "dim"
+        )
 
-    def knows(self, state: ChatState) -> None:
+    def load_calls(self, state: ChatState) -> None:
         """Calls that were under way before this process began."""
         if state.run is not None and state.run.check is not None:
             self._calls[state.run.check.check] = ("check", state.run.check.command)
@@ -113,7 +115,7 @@ class Screen(Show):
             arguments = msgspec.json.encode(call.arguments).decode() if call.arguments else call.request.arguments
             self._calls[call.key] = (call.request.name, summarize_arguments(arguments))
 
-    def counts(self, state: ChatState) -> None:
+    def load_totals(self, state: ChatState) -> None:
         """Take over the totals of the whole chat, of which only the end was shown."""
         self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
 
@@ -124,23 +126,23 @@ class Screen(Show):
         if action.kind == "permission" and action.call:
             self._asked.add(action.call)
 
-    def ready(self, chat: Chat) -> None:
+    def report_ready(self, chat: Chat) -> None:
         if self._watches:
             stop = "Esc stops the run" if self._asks else f"stop the run: treadle stop {chat.id}"
-            self._terminal.note(f"   Ctrl-C leaves; {stop}", "dim")
+            self._terminal.write_note(f"   Ctrl-C leaves; {stop}", "dim")
             self._watches = False
 
     def report_detach(self, chat: Chat, *, driven: bool) -> None:
         self._end_text()
-        self._terminal.tell(f"── {left_text(chat, driven)}", "yellow")
+        self._terminal.tell(f"── {describe_detach(chat, driven)}", "yellow")
 
-    def living(self, jobs: Sequence[JobView]) -> None:
+    def set_living_jobs(self, jobs: Sequence[JobView]) -> None:
         self._living = jobs
 
-    def event(self, envelope: e.Envelope) -> None:
+    def show_event(self, envelope: e.Envelope) -> None:
         event = envelope.data
         self.seq = envelope.seq or self.seq
-        self._usage += usage_of(event) or Usage()
+        self._usage += get_usage(event) or Usage()
         if self._waits_since:
             self._began += time.monotonic() - self._waits_since
             self._waits_since = 0.0
@@ -149,7 +151,7 @@ class Screen(Show):
                 self._received += text
                 self._say(self._coalescer.feed(text, time.monotonic()))
                 if self._timer is None:  # text must not hang until more of it comes
-                    self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._due)
+                    self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._say_due_text)
             case e.ReasoningDelta():
                 self._activity.show("thinking …")
             case e.TurnStart():
@@ -159,50 +161,52 @@ class Screen(Show):
                 if self._prose is not None:
                     self._prose.drop()
                 if self._received:
-                    self._terminal.note("(that answer was broken off and is begun again)", "dim")
+                    self._terminal.write_note("(that answer was broken off and is begun again)", "dim")
                 self._received = ""
             case e.AssistantMessage():
-                self._answer(event)
+                self._show_answer(event)
             case e.TurnEnd():
                 self._activity.end()
                 self._turns += 1
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
-                self._call(event)
+                self._show_call(event)
             case e.CheckStarted(check=check, command=command):
                 self._calls[check] = ("check", command)
                 self._activity.show(f"● check {command} …")
             case e.CheckCompleted(check=check):
                 command = self._calls.get(check, ("", ""))[1]
-                self._terminal.show(notices.check_lines(command, event, self._terminal.width))
+                self._terminal.show(notices.format_check_lines(command, event, self._terminal.width))
             case e.UserMessage():
                 self._show_user_message(event)
             case e.PlanUpdated(steps=steps):
                 for step in steps:
-                    text = f"  {_PLAN_MARKS.get(step.status, '·')} {inert_line(step.text, self._terminal.width - 4)}"
-                    self._terminal.line(text, *(() if step.status == "in_progress" else ("dim",)))
+                    text = (
+                        f"  {_PLAN_MARKS.get(step.status, '·')} {make_inert_line(step.text, self._terminal.width - 4)}"
+                    )
+                    self._terminal.write_line(text, *(() if step.status == "in_progress" else ("dim",)))
             case e.TaskComplete(summary=summary) if summary:
-                self._terminal.stream(spans(Span("✓", ("green",)), " "))
+                self._terminal.stream(join_spans(Span("✓", ("green",)), " "))
                 self._show_full_text(summary)
             case e.ModelCall(purpose="summary", text=text) if text:
                 self._show_full_text(text)
             case e.RunEnd():
                 self._ended = True
             case e.SessionIdle():
-                self._idle(envelope.chat, event)
+                self._show_idle(envelope.chat, event)
             case e.ActionRequired(actions=actions):
-                self._waits(envelope.chat, actions)
+                self._show_waiting(envelope.chat, actions)
             case _:
-                self._notice(event)
+                self._show_notice(event)
 
-    def _due(self) -> None:
+    def _say_due_text(self) -> None:
         self._timer = None
         with suppress(BrokenPipeError):  # a timer has no caller to report to; the next event raises the error
-            self._say(self._coalescer.due(time.monotonic()))
+            self._say(self._coalescer.take_due(time.monotonic()))
 
     def _say(self, text: str) -> None:
         """Write a piece of the answer: formatted as Markdown on a terminal, otherwise as it is."""
         if self._prose is not None:
-            self._prose.feed(inert(text))  # before it is wrapped: an escape is wider than its character
+            self._prose.feed(make_inert(text))  # before it is wrapped: an escape is wider than its character
         else:
             self._terminal.stream(text)
 
@@ -218,7 +222,7 @@ class Screen(Show):
             self._timer.cancel()
             self._timer = None
 
-    def _answer(self, message: e.AssistantMessage) -> None:
+    def _show_answer(self, message: e.AssistantMessage) -> None:
         self._end_text()
         missing = message.content.removeprefix(self._received) if self._received else message.content
         if missing != message.content or not self._received:
@@ -227,38 +231,38 @@ class Screen(Show):
         if message.content:
             self._terminal.end_line()
         if message.partial:
-            self._terminal.line("(cut short)", "dim")
+            self._terminal.write_line("(cut short)", "dim")
         self._received = ""
         for request in message.tool_requests:
             self._calls[request.call] = (request.name, summarize_arguments(request.arguments))
 
-    def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
+    def _show_call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
         name, summary = self._calls.get(event.call, ("", ""))
         match event:
             case e.TrialStart() | e.ExecutionStart():
                 summary = event.args_summary or summary
                 self._calls[event.call] = (event.name, summary)
                 if event.name not in notices.QUIET:
-                    self._activity.show(f"● {event.name} {inert_line(summary, 60)} …")
+                    self._activity.show(f"● {event.name} {make_inert_line(summary, 60)} …")
             case e.ExecutionOutput(text=text):
                 last = text.rstrip("\n").rpartition("\n")[2]
-                self._activity.show(f"● {name} {inert_line(summary, 60)} …", last)
+                self._activity.show(f"● {name} {make_inert_line(summary, 60)} …", last)
             case e.ExecutionComplete():
                 self._done += 1
                 self._activity.end()
-                lines = notices.call_lines(name or "call", summary, event, self._terminal.width)
+                lines = notices.format_call_lines(name or "call", summary, event, self._terminal.width)
                 has_shown_diff = event.call in self._asked and event.success and event.diff_stat is not None
                 self._terminal.show(lines[:1] if has_shown_diff else lines)
 
     def _show_user_message(self, message: e.UserMessage) -> None:
         if message.source == "check":
-            self._terminal.note("> (check)", "dim")
-            for line in inert(message.content).split("\n"):
-                self._terminal.note(f"  {line}", "dim")
+            self._terminal.write_note("> (check)", "dim")
+            for line in make_inert(message.content).split("\n"):
+                self._terminal.write_note(f"  {line}", "dim")
         elif message.source != "person":
-            self._terminal.note(f"> ({message.source}) {inert_line(message.content, 200)}", "dim")
+            self._terminal.write_note(f"> ({message.source}) {make_inert_line(message.content, 200)}", "dim")
         elif self._echo or message.delivery != "idle":
-            self._terminal.line(f"> {message.content}", "cyan")
+            self._terminal.write_line(f"> {message.content}", "cyan")
 
     def _show_full_text(self, text: str) -> None:
         """A text that is there at once."""
@@ -266,35 +270,35 @@ class Screen(Show):
         self._end_prose()
         self._terminal.end_line()
 
-    def _notice(self, event: e.Event) -> None:
-        if styled_notice := notices.notice(event):
+    def _show_notice(self, event: e.Event) -> None:
+        if styled_notice := notices.make_notice(event):
             self._terminal.tell(*styled_notice)
         if isinstance(event, e.TurnRetry):
             self._activity.show("waiting to try again …")
 
-    def _idle(self, chat: ChatId, idle: e.SessionIdle) -> None:
+    def _show_idle(self, chat: ChatId, idle: e.SessionIdle) -> None:
         self._end_text()
         if self._turns or self._done or self._ended:
             seconds = 0 if self._echo else time.monotonic() - self._began
-            spent = notices.cost(self._usage, self._turns, self._done, seconds)
-            self._terminal.tell(f"── {notices.end(idle)} · {spent}", "dim")
+            spent = notices.format_cost(self._usage, self._turns, self._done, seconds)
+            self._terminal.tell(f"── {notices.describe_end(idle)} · {spent}", "dim")
             for line in notices.describe_changes(chat, self._changed, self._world):
                 self._terminal.tell(f"   {line}", "dim")
-            for line in notices.living(chat, self._living):
+            for line in notices.describe_living_jobs(chat, self._living):
                 self._terminal.tell(f"   {line}", "yellow")
             self._changed = self._living = ()
         else:
-            self._terminal.note(f"── nothing to do: the chat is idle ({notices.end(idle)})", "dim")
-        self._terminal.tell(f"   {notices.how_to_go_on(chat, idle.reason)}", "dim")
+            self._terminal.write_note(f"── nothing to do: the chat is idle ({notices.describe_end(idle)})", "dim")
+        self._terminal.tell(f"   {notices.suggest_next_step(chat, idle.reason)}", "dim")
 
-    def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
+    def _show_waiting(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
         self._end_text()
         if all(action.of_person for action in actions):
             self._waits_since = time.monotonic()
         if self._asks:
             return
-        self._terminal.note(f"── chat {chat} waits for someone", "yellow")
+        self._terminal.write_note(f"── chat {chat} waits for someone", "yellow")
         for action in actions:
-            for line in notices.waiting(action):
-                self._terminal.note(f"   {line}")
-            self._terminal.note(f"   answer with: {notices.how_to_answer(chat, action)}", "dim")
+            for line in notices.describe_request(action):
+                self._terminal.write_note(f"   {line}")
+            self._terminal.write_note(f"   answer with: {notices.suggest_answer(chat, action)}", "dim")

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.stores import open_store
-from treadle.base.inert import inert_line, print_note
+from treadle.base.inert import make_inert_line, print_note
 from treadle.base.logs import make_last_resort_inert
 from treadle.base.types import ChatId
-from treadle.errors import InvalidInput, NotFound, StoreError, did_you_mean
+from treadle.errors import InvalidInput, NotFound, StoreError, suggest_name
 from treadle.frontends.cli.options import LAST
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -38,7 +38,7 @@ def load_config(flags: Mapping[str, Any] | None = None) -> Config:
 
 def warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        print_note(f"treadle: {inert_line(warning)}")
+        print_note(f"treadle: {make_inert_line(warning)}")
 
 
 @asynccontextmanager
@@ -94,13 +94,13 @@ async def open_agent(
         **{name: getattr(settings, name) for name in _AGENT_SETTINGS},
     )
     if works:
-        agent.rules.all()  # a worker must not find out in the middle of a run that they are damaged
+        agent.rules.list_rules()  # a worker must not find out in the middle of a run that they are damaged
     warn(agent.warnings)
     async with agent:
         yield agent
 
 
-async def chosen_model(agent: Agent, config: Config) -> str:
+async def select_model(agent: Agent, config: Config) -> str:
     """The model of a new chat: the one that is set, else one that can be used here. A line on standard error says which
     it is and why, unless a flag named it (U-10)."""
     model, source = config.settings.model, config.sources["model"]
@@ -110,11 +110,11 @@ async def chosen_model(agent: Agent, config: Config) -> str:
         return model
     else:
         source = f"set in {source.partition(' ')[2]}"
-    print_note(f"treadle: using {inert_line(model)} ({inert_line(source)}); choose another with --model")
+    print_note(f"treadle: using {make_inert_line(model)} ({make_inert_line(source)}); choose another with --model")
     return model
 
 
-def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:
+def run_with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:
     async def run() -> T:
         async with open_agent(load_config(), works=works) as agent:
             return await work(agent)
@@ -141,7 +141,7 @@ async def find_chat(store: Store, chat_ref: str) -> ChatId:
     matches = [chat for chat in ids if chat.startswith(chat_ref) or chat.startswith(f"c_{chat_ref}")]
     if not matches:
         known_ids = [listed.summary.chat for listed in await store.list(limit=1000)]
-        suggestion = did_you_mean(chat_ref if chat_ref.startswith("c_") else f"c_{chat_ref}", [LAST, *known_ids])
+        suggestion = suggest_name(chat_ref if chat_ref.startswith("c_") else f"c_{chat_ref}", [LAST, *known_ids])
         raise NotFound(f"there is no chat {chat_ref!r}{suggestion or ';'} see them with: treadle chats")
     if len(matches) > 1:
         examples = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")

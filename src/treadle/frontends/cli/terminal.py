@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 from unicodedata import east_asian_width
 
-from treadle.base.inert import ERASE_LINE, InertText, inert, inert_json, inert_line, join_inert, paint, write_inert
+from treadle.base.inert import (
+    ERASE_LINE,
+    InertText,
+    join_inert,
+    make_inert,
+    make_inert_json,
+    make_inert_line,
+    paint,
+    write_inert,
+)
 from treadle.frontends.presentation.styled import Colour, Line, Span
 
 StyledText = str | Line  # text in one look, or spans that have their own
@@ -19,7 +28,7 @@ _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32"
 _ASCII = str.maketrans(
     {"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-", "┼": "+", "•": "*"}
 )
-_NEWLINE = inert("\n")
+_NEWLINE = make_inert("\n")
 
 
 class Terminal:
@@ -65,32 +74,32 @@ class Terminal:
             last = text if isinstance(text, str) else text[-1].text
             self._at_start = last.endswith("\n")
 
-    def line(self, text: StyledText = "", *colours: Colour) -> None:
+    def write_line(self, text: StyledText = "", *colours: Colour) -> None:
         self.end_line()
         self._write(join_inert((self._draw(text, colours, self.colours), _NEWLINE)))
 
     def show(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            self.line(line)
+            self.write_line(line)
 
     def end_line(self) -> None:
         if not self._at_start:
             self._write(_NEWLINE)
             self._at_start = True
 
-    def note(self, text: str, *colours: Colour) -> None:
+    def write_note(self, text: str, *colours: Colour) -> None:
         """A line about the run instead of from it, on standard error."""
         self._write_aside(text, colours, _NEWLINE)
 
     def ask(self, text: str) -> None:
         """A question on standard error: the answer is typed behind it."""
-        self._write_aside(text, (), inert(""))
+        self._write_aside(text, (), make_inert(""))
 
     def tell(self, text: str, *colours: Colour) -> None:
         """A note of words, which may be long."""
-        for line in inert(text).split("\n"):
+        for line in make_inert(text).split("\n"):
             for part in self.wrap_line(line):
-                self.note(part, *colours)
+                self.write_note(part, *colours)
 
     def wrap_line(self, text: str, indent: str = "   ") -> list[str]:
         """A line in as many as the terminal has room for, without breaking words; whole where there is none."""
@@ -103,11 +112,11 @@ class Terminal:
             text.strip(), self.width - 1, initial_indent=begin, subsequent_indent=indent, break_on_hyphens=False
         )
 
-    def status(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Show the current activity. Never in the middle of a line of the answer."""
         if self.live and self._at_start:
             self.clear()
-            self.status_line = _fitting(inert_line(text), self.width - 2)
+            self.status_line = _shorten_to_fit(make_inert_line(text), self.width - 2)
             write_inert(self._out, self._draw(self.status_line, ("dim",), self.colours))
 
     def clear(self) -> None:
@@ -132,7 +141,7 @@ class Terminal:
         return join_inert(paint(each, [_CODES[name] for name in names] if in_colour else ()) for each, names in texts)
 
 
-def _fitting(text: str, columns: int) -> str:
+def _shorten_to_fit(text: str, columns: int) -> str:
     """As much as one row holds: a passing line that wraps could not be taken away. Some letters take two columns."""
     if text.isascii():
         return text[: max(0, columns)]
@@ -166,9 +175,9 @@ def write_list(rows: Sequence[tuple[object, StyledText]], none: str, *, as_json:
         if as_json:
             write_json(value)
         else:
-            terminal.line(text)
+            terminal.write_line(text)
     if none and not rows and not as_json:
-        terminal.note(none, "dim")
+        terminal.write_note(none, "dim")
 
 
 def write_outcome(value: object, note: str = "", *, line: str = "", as_json: bool) -> None:
@@ -177,9 +186,9 @@ def write_outcome(value: object, note: str = "", *, line: str = "", as_json: boo
     if as_json:
         return write_json(value)
     if line:
-        terminal.line(line)
+        terminal.write_line(line)
     if note:
-        terminal.note(note, "dim")
+        terminal.write_note(note, "dim")
 
 
 def write_json(value: object) -> None:
@@ -190,4 +199,4 @@ def write_json(value: object) -> None:
 
 def write_json_line(data: bytes) -> None:
     """An object that is JSON already."""
-    sys.stdout.buffer.write(inert_json(data) + b"\n")
+    sys.stdout.buffer.write(make_inert_json(data) + b"\n")

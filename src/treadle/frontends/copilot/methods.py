@@ -9,14 +9,14 @@ import msgspec
 
 from treadle.adapters.tools.builtin.interaction import SKILL_TOOL
 from treadle.base.jsonrpc import INVALID_PARAMS, Connection, RpcError
-from treadle.chat.state import status
-from treadle.frontends.copilot.session import Session, found_skills
+from treadle.chat.state import compute_status
+from treadle.frontends.copilot.session import Session, find_skills
 from treadle.frontends.copilot_words.config import Config, Tool
-from treadle.frontends.copilot_words.events import MODES, agent_shown, tool_shown
+from treadle.frontends.copilot_words.events import MODES, format_agent, format_tool
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.trace_context import extract_traceparent
-from treadle.protocol.wire import iso_time
+from treadle.protocol.wire import format_time
 
 if TYPE_CHECKING:
     from treadle.library.mcp_hub.hub import Link
@@ -31,7 +31,7 @@ _REFUSED_OF_MESSAGES = {
 _OWN_MODES = {"interactive": "confirm", "plan": "read-only", "autopilot": "autopilot"}
 
 
-def text_of(params: Params, name: str) -> str:
+def require_text(params: Params, name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str) or not value.strip():
         raise RpcError(INVALID_PARAMS, f"{name} is missing, empty, or no text.")
@@ -52,15 +52,15 @@ class Method(msgspec.Struct):
 
     # -- the conversation ---------------------------------------------------------------------------------------------
 
-    async def _sending(self) -> str:
+    async def _send_message(self) -> str:
         for field, instead in _REFUSED_OF_MESSAGES.items():
             if self.params.get(field):
                 raise RpcError(INVALID_PARAMS, f"Treadle does not support {field} for messages of a session; {instead}")
         if self.params.get("agentMode"):
-            await self._change_mode(text_of(self.params, "agentMode"))
+            await self._change_mode(require_text(self.params, "agentMode"))
         mode = str(self.params.get("mode") or "enqueue")
         attachments, trace = self.params.get("attachments") or (), extract_traceparent(self.params)
-        return await self.session.send(text_of(self.params, "prompt"), mode, attachments, trace)
+        return await self.session.send(require_text(self.params, "prompt"), mode, attachments, trace)
 
     async def _change_mode(self, name: str) -> None:
         """RpcError for a mode that there is not, and while a run goes on in another one."""
@@ -69,21 +69,21 @@ class Method(msgspec.Struct):
         if mode == self.session.options.mode:
             return
         is_sent = self.method.startswith("session.send")
-        if is_sent and status(await self.session.chat.state()) not in ("idle", "error"):
+        if is_sent and compute_status(await self.session.chat.state()) not in ("idle", "error"):
             raise RpcError(INVALID_PARAMS, f"The session works in another mode than {name!r}; wait until it is idle.")
         await self.session.change({"mode": mode})
 
     async def send(self) -> Any:
-        return {"messageId": await self._sending()}
+        return {"messageId": await self._send_message()}
 
     async def send_and_wait(self) -> Any:
-        return await self.session.wait_for(self._sending())
+        return await self.session.wait_for(self._send_message())
 
     async def abort(self) -> Any:
         return {"success": True, "interrupted": await self.session.abort()}
 
     async def detach(self) -> Any:
-        await self.session.end(self.connection)
+        await self.session.let_program_leave(self.connection)
         return {"success": True}
 
     async def shutdown(self) -> Any:
@@ -104,12 +104,12 @@ class Method(msgspec.Struct):
 
     async def elicit(self) -> Any:
         schema = self.params.get("requestedSchema")
-        return await self.session.dialogues.elicit(text_of(self.params, "message"), schema)
+        return await self.session.dialogues.elicit(require_text(self.params, "message"), schema)
 
     async def dialogue_answer(self) -> Any:
         """To a dialogue, or that a command is done."""
         reply = self.params.get("result", {"error": self.params.get("error")})
-        return {"success": self.session.dialogues.answer(text_of(self.params, "requestId"), reply)}
+        return {"success": self.session.dialogues.answer(require_text(self.params, "requestId"), reply)}
 
     async def commands(self) -> Any:
         """Those of programs, and what the runtime itself can be told in this way."""
@@ -124,12 +124,12 @@ class Method(msgspec.Struct):
         return {"commands": entries}
 
     async def execute_command(self) -> Any:
-        name, words = text_of(self.params, "commandName"), str(self.params.get("args") or "")
+        name, words = require_text(self.params, "commandName"), str(self.params.get("args") or "")
         error = await self.session.dialogues.execute(name, words)
         return {"error": error} if error else {}
 
     async def invoke_command(self) -> Any:
-        if (name := text_of(self.params, "name")) == "compact":
+        if (name := require_text(self.params, "name")) == "compact":
             outcome = await self.compact()
             return {"kind": "text", "text": f"{outcome['tokensRemoved']:,} tokens less."}
         if name == "model":
@@ -141,17 +141,17 @@ class Method(msgspec.Struct):
     # -- history ------------------------------------------------------------------------------------------------------
 
     async def get_messages(self) -> Any:
-        return {"events": await self.session.events()}
+        return {"events": await self.session.read_history()}
 
     async def read_events(self) -> Any:
         """A page of the history; the cursor is the number of events before it."""
-        events = await self.session.events()
+        events = await self.session.read_history()
         begin = min(len(events), _count_of(self.params, "cursor", 0))
         end = min(len(events), begin + _count_of(self.params, "max", len(events)))
         return {"events": events[begin:end], "cursor": str(end), "hasMore": end < len(events), "cursorStatus": "ok"}
 
     async def tail(self) -> Any:
-        return {"cursor": str(len(await self.session.events()))}
+        return {"cursor": str(len(await self.session.read_history()))}
 
     async def interest(self) -> Any:
         """Every program is told everything."""
@@ -159,15 +159,15 @@ class Method(msgspec.Struct):
 
     async def log(self) -> Any:
         level, url = str(self.params.get("level") or "info"), self.params.get("url")
-        text = text_of(self.params, "message")
+        text = require_text(self.params, "message")
         return {"eventId": await self.session.log(text, level, bool(self.params.get("ephemeral")), url)}
 
     async def is_processing(self) -> Any:
-        return {"processing": status(await self.session.chat.state()) not in ("idle", "error")}
+        return {"processing": compute_status(await self.session.chat.state()) not in ("idle", "error")}
 
     async def snapshot(self) -> Any:
         summary = (await self.session.agent.deps.store.get(self.session.chat.id)).summary
-        times = {"startTime": iso_time(summary.created_ms), "modifiedTime": iso_time(summary.updated_ms)}
+        times = {"startTime": format_time(summary.created_ms), "modifiedTime": format_time(summary.updated_ms)}
         place = {"workingDirectory": summary.root, "currentMode": await self.mode_get(), "summary": summary.title}
         in_use = len(self.session.programs) > 1
         return {"sessionId": summary.chat, **times, **place, "isRemote": False, "alreadyInUse": in_use}
@@ -178,17 +178,23 @@ class Method(msgspec.Struct):
         return [data for kind, data in self.session.requests.open.values() if kind == request_kind]
 
     async def tool_result(self) -> Any:
-        request, result, error = text_of(self.params, "requestId"), self.params.get("result"), self.params.get("error")
+        request, result, error = (
+            require_text(self.params, "requestId"),
+            self.params.get("result"),
+            self.params.get("error"),
+        )
         return {"success": await self.session.requests.submit(request, result, error)}
 
     async def permission(self) -> Any:
-        answer, request = self.params.get("result"), text_of(self.params, "requestId")
+        answer, request = self.params.get("result"), require_text(self.params, "requestId")
         return {"success": await self.session.requests.decide(request, answer if isinstance(answer, Mapping) else {})}
 
     async def user_input(self) -> Any:
         response = self.params.get("response")
         answer = response.get("answer") if isinstance(response, Mapping) else self.params.get("answer")
-        return {"success": await self.session.requests.answer(text_of(self.params, "requestId"), str(answer or ""))}
+        return {
+            "success": await self.session.requests.answer(require_text(self.params, "requestId"), str(answer or ""))
+        }
 
     async def pending_tools(self) -> Any:
         return {"items": self._list_open_requests("external_tool.requested")}
@@ -210,14 +216,14 @@ class Method(msgspec.Struct):
         return MODES.get(self.session.options.mode, "interactive")
 
     async def mode_set(self) -> Any:
-        await self._change_mode(text_of(self.params, "mode"))
+        await self._change_mode(require_text(self.params, "mode"))
         return {"status": "applied", "modeApplied": True, "modelChanged": False}
 
     async def name_get(self) -> Any:
         return {"name": (await self.session.chat.state()).title or None}
 
     async def name_set(self) -> Any:
-        await self.session.chat.command(c.Rename(text_of(self.params, "name"), by="program"))
+        await self.session.chat.command(c.Rename(require_text(self.params, "name"), by="program"))
         return {}
 
     async def list_queue(self) -> Any:
@@ -249,14 +255,14 @@ class Method(msgspec.Struct):
         return {}
 
     async def tools_now(self) -> Any:
-        return {"tools": [tool_shown(spec) for spec in self.session.agent.deps.tools.specs(self.session.options)]}
+        return {"tools": [format_tool(spec) for spec in self.session.agent.deps.tools.list_specs(self.session.options)]}
 
     async def agents(self) -> Any:
-        return {"agents": [agent_shown(agent) for agent in self.config.custom_agents or ()]}
+        return {"agents": [format_agent(agent) for agent in self.config.custom_agents or ()]}
 
     async def agent_now(self) -> Any:
         custom_agent = self.config.custom_agent
-        return {"agent": agent_shown(custom_agent) if custom_agent is not None else None}
+        return {"agent": format_agent(custom_agent) if custom_agent is not None else None}
 
     async def choose_agent(self) -> Any:
         name = self.params.get("name")
@@ -268,7 +274,7 @@ class Method(msgspec.Struct):
 
     async def skills(self) -> Any:
         options, disabled = self.session.options, self.config.disabled_skills or ()
-        all_skills = await asyncio.to_thread(found_skills, self.session.agent, self.config, options.project)
+        all_skills = await asyncio.to_thread(find_skills, self.session.agent, self.config, options.project)
         entries = []
         for name, (skill, source) in all_skills.items():
             entry = {"name": name, "description": skill.description, "source": source, "userInvocable": True}
@@ -279,7 +285,7 @@ class Method(msgspec.Struct):
         name, off = self.params.get("name"), self.config.disabled_skills or []
         self.config.disabled_skills = [each for each in off if each != name]
         if self.method.endswith("disable"):
-            self.config.disabled_skills.append(text_of(self.params, "name"))
+            self.config.disabled_skills.append(require_text(self.params, "name"))
         await self.session.configure(self.config)
         return {"warnings": [], "errors": []}
 
@@ -295,45 +301,48 @@ class Method(msgspec.Struct):
         ]
         return {"skills": entries}
 
-    async def _links(self) -> "dict[str, Link]":
+    async def _get_links(self) -> "dict[str, Link]":
         options = self.session.options
         hub = self.session.agent.mcp.hub if self.session.servers else None
-        links = await hub.servers(options.root, options.own_servers, options.world) if hub is not None else ()
+        links = await hub.list_links(options.root, options.own_servers, options.world) if hub is not None else ()
         return {link.declared.name: link for link in links}
 
     async def servers(self) -> Any:
-        links = await self._links()
+        links = await self._get_links()
         servers = []
         for name in {**self.session.servers, **links}:
             link = links.get(name)
             reason = link.connection.why if link is not None and link.connection is not None else ""
-            servers.append({"name": name, "status": _state(link), **({"error": reason} if reason else {})})
+            servers.append({"name": name, "status": _describe_state(link), **({"error": reason} if reason else {})})
         return {"servers": servers}
 
     async def server_tools(self) -> Any:
-        name = text_of(self.params, "serverName")
-        link = (await self._links()).get(name)
-        if link is None or link.known is None or _state(link) != "connected":
+        name = require_text(self.params, "serverName")
+        link = (await self._get_links()).get(name)
+        if link is None or link.known is None or _describe_state(link) != "connected":
             raise RpcError(INVALID_PARAMS, f"The MCP server {name!r} is not connected.")
         return {"tools": [{"name": tool.name, "description": tool.description} for tool in link.known.tools]}
 
     async def server_runs(self) -> Any:
-        return {"running": _state((await self._links()).get(text_of(self.params, "serverName"))) == "connected"}
+        return {
+            "running": _describe_state((await self._get_links()).get(require_text(self.params, "serverName")))
+            == "connected"
+        }
 
     async def toggle_server(self) -> Any:
-        if (name := text_of(self.params, "serverName")) not in self.session.servers:
+        if (name := require_text(self.params, "serverName")) not in self.session.servers:
             raise RpcError(INVALID_PARAMS, f"No MCP host initialized for {name!r}: the session has no such server.")
         if not self.method.endswith(("startServer", "enable")) or self.method.endswith("restartServer"):
             self.session.stopped.add(name)
             await self.session.configure(self.config)
-            await self._links()
+            await self._get_links()
         if not self.method.endswith(("stopServer", "disable")):
             self.session.stopped.discard(name)
             await self.session.configure(self.config)
         return {}
 
 
-def _state(link: "Link | None") -> str:
+def _describe_state(link: "Link | None") -> str:
     if link is None:
         return "disabled"
     failed = link.connecting is not None and link.connecting.done() and link.connection is None

@@ -15,11 +15,11 @@ import msgspec
 from treadle.adapters.tools.registry import ALIASES
 from treadle.base.jsonrpc import Connection, PeerDisconnected, RpcError
 from treadle.base.types import CallKey
-from treadle.chat.state import ChatState, open_actions, status
+from treadle.chat.state import ChatState, compute_status, list_open_actions
 from treadle.errors import NotFound, Refused, ToolError
 from treadle.frontends.copilot_words import names
 from treadle.frontends.copilot_words.config import HOOKS, Tool
-from treadle.frontends.copilot_words.names import shown_arguments, shown_name
+from treadle.frontends.copilot_words.names import to_shown_arguments, to_shown_name
 from treadle.library.chat import Chat
 from treadle.library.feeds import read_patiently
 from treadle.ports.hooks import AskPerson, HookVerdict, Instead
@@ -61,7 +61,7 @@ class SessionHooks:
                 outputs.append(await self._ask(program, kind, hook_input))
         return outputs
 
-    async def check(self, kind: str, payload: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+    async def stream_outputs(self, kind: str, payload: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """The outputs of the hooks, where they decide. The caller changes `payload` between two programs. HookFailed if
         one does not answer, or if no program with hooks is connected any more."""
         programs = list(self._programs())
@@ -84,7 +84,7 @@ class SessionHooks:
             raise HookFailed(NO_ANSWER.format(kind))
         return output or {}
 
-    async def before_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
+    async def judge_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
         if not self.wanted:
             return None
         programs = list(self._programs())
@@ -100,9 +100,9 @@ class SessionHooks:
         return verdict
 
     async def _check_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
-        payload: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
+        payload: dict[str, Any] = {"toolName": to_shown_name(name), "toolArgs": to_shown_arguments(name, arguments)}
         is_modified = False
-        async for output in self.check("preToolUse", payload):
+        async for output in self.stream_outputs("preToolUse", payload):
             decision, modified = output.get("permissionDecision"), output.get("modifiedArgs")
             if decision not in _DECISIONS or not isinstance(modified, Mapping | None):
                 raise HookFailed(NO_ANSWER.format("preToolUse"))
@@ -114,33 +114,33 @@ class SessionHooks:
                 payload["toolArgs"], is_modified = dict(modified), True
             if output.get("additionalContext"):
                 self._context[call] = str(output["additionalContext"])
-        return names.own_arguments(name, payload["toolArgs"]) if is_modified else None
+        return names.to_own_arguments(name, payload["toolArgs"]) if is_modified else None
 
-    async def after_call(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
+    async def review_result(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
         """The text of a result as the hooks leave it. The call is done: a hook that fails is reported beside it."""
         self._verdicts.pop(call, None)
         self.asking.discard(call)
         context = [self._context.pop(call)] if call in self._context else []
         kind = "postToolUse" if success else "postToolUseFailure"
-        payload: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
-        payload |= {"toolResult": _result(text)} if success else {"error": text}
+        payload: dict[str, Any] = {"toolName": to_shown_name(name), "toolArgs": to_shown_arguments(name, arguments)}
+        payload |= {"toolResult": _make_result(text)} if success else {"error": text}
         try:
-            async for output in self.check(kind, payload):
+            async for output in self.stream_outputs(kind, payload):
                 if success and output.get("modifiedResult") is not None:
-                    text = result_text(output["modifiedResult"])
-                    payload["toolResult"] = _result(text)
+                    text = extract_result_text(output["modifiedResult"])
+                    payload["toolResult"] = _make_result(text)
                 if output.get("additionalContext"):
                     context.append(str(output["additionalContext"]))
         except HookFailed:
             context.append(f"[The program's hook {kind} gave no valid answer: it has not seen this result.]")
         return "\n\n".join((text, *context))
 
-    async def meta(self, server: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def fetch_meta(self, server: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """The metadata that a server gets beside the arguments of a call. ToolError if a hook has not answered."""
         meta: dict[str, Any] | None = None
         payload = {"serverName": server, "toolName": tool, "arguments": arguments}
         try:
-            async for output in self.check("preMcpToolCall", payload):
+            async for output in self.stream_outputs("preMcpToolCall", payload):
                 meta = output.get("metaToUse", meta)
                 if not isinstance(meta, dict | None):
                     raise HookFailed(NO_ANSWER.format("preMcpToolCall"))
@@ -152,7 +152,7 @@ class SessionHooks:
         """A message as the hooks leave it, and why it must not be sent."""
         payload = {"prompt": prompt}
         try:
-            async for output in self.check("userPromptSubmitted", payload):
+            async for output in self.stream_outputs("userPromptSubmitted", payload):
                 if output.get("decision") == "block":
                     return prompt, str(output.get("reason") or "The program's hook refused the message.")
                 if isinstance(output.get("modifiedPrompt"), str):
@@ -167,18 +167,18 @@ class SessionHooks:
         outputs = await self.invoke("sessionStart", source=source, initialPrompt=prompt)
         return "\n\n".join(str(each["additionalContext"]) for each in outputs if each.get("additionalContext"))
 
-    async def stopping(self, *, again: bool) -> str:
+    async def fetch_stop_message(self, *, again: bool) -> str:
         """The message that makes the model go on instead of ending; empty: it may end. `again`: a hook made it go on
         before."""
         outputs = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
         return next((str(each.get("reason") or "Go on.") for each in outputs if each.get("decision") == "block"), "")
 
 
-def _result(text: str) -> dict[str, str]:
+def _make_result(text: str) -> dict[str, str]:
     return {"textResultForLlm": text, "resultType": "success"}
 
 
-def result_text(result: Any) -> str:
+def extract_result_text(result: Any) -> str:
     """The text for the model in any of the shapes that a tool's result has."""
     if isinstance(result, str):
         return result
@@ -197,21 +197,23 @@ class ProgramHooks:
         hooks = self.of(invocation.chat)
         if hooks is None:  # a run that went on after a restart, before its program came again
             return UNCHECKED if HOOKS in invocation.options.labels else ""
-        verdict = await hooks.before_call(invocation.call, spec.name, invocation.arguments)
+        verdict = await hooks.judge_call(invocation.call, spec.name, invocation.arguments)
         arguments = verdict if isinstance(verdict, dict) else None
         if invocation.call in hooks.asking and not isinstance(verdict, str):
             return AskPerson(ASKED, arguments)
         return Instead(arguments) if arguments is not None else str(verdict or "")
 
-    async def meta(self, invocation: Invocation, server: str, tool: str) -> dict[str, Any] | None:
+    async def fetch_meta(self, invocation: Invocation, server: str, tool: str) -> dict[str, Any] | None:
         """As of `treadle.adapters.mcp.tool.ResultHandling.meta`."""
         hooks = self.of(invocation.chat)
-        return await hooks.meta(server, tool, invocation.arguments) if hooks is not None else None
+        return await hooks.fetch_meta(server, tool, invocation.arguments) if hooks is not None else None
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         if (hooks := self.of(invocation.chat)) is None:
             return outcome
-        text = await hooks.after_call(invocation.call, spec.name, invocation.arguments, outcome.text, outcome.success)
+        text = await hooks.review_result(
+            invocation.call, spec.name, invocation.arguments, outcome.text, outcome.success
+        )
         return outcome if text == outcome.text else msgspec.structs.replace(outcome, text=text)
 
 
@@ -265,9 +267,9 @@ class Requests:
                 request = names.build_permission_request(action, ALIASES.get(name, name), arguments)
                 self._announce_permission(action.action, request)
             case "external_tool":
-                await self._gate(action)
+                await self._gate_call(action)
             case "user_input":
-                await self._question(action)
+                await self._ask_question(action)
 
     def _announce(self, request: str, kind: str, data: dict[str, Any]) -> None:
         self.open[request] = kind, data
@@ -299,22 +301,22 @@ class Requests:
             return True
         try:
             if decision.decision == "allow":
-                await self._chat.approve(action, rule=names.rule_of(action, decision.scope))
+                await self._chat.approve(action, rule=names.find_rule(action, decision.scope))
             else:
                 await self._chat.deny(action, decision.feedback)
         except (Refused, NotFound):
             return False
         self.open.pop(request, None)
         if decision.final:
-            await self._stop()
+            await self._stop_run()
         return True
 
-    async def _stop(self) -> None:
+    async def _stop_run(self) -> None:
         with suppress(Refused):
             await read_patiently(lambda: self._chat.interrupt("program"))
 
-    async def _gate(self, action: OpenAction) -> None:
-        verdict = await self._hooks.before_call(action.call, action.name, action.arguments)
+    async def _gate_call(self, action: OpenAction) -> None:
+        verdict = await self._hooks.judge_call(action.call, action.name, action.arguments)
         if isinstance(verdict, str):
             await self._keep(action, verdict, failed=True, kind="denied")
             return
@@ -324,7 +326,9 @@ class Requests:
             await self._announce_tool(action)
             return
         description = (tool.description if tool else "") or ""
-        permission_request = names.custom_tool(action.call, action.name, description, self._arguments[action.call])
+        permission_request = names.build_custom_request(
+            action.call, action.name, description, self._arguments[action.call]
+        )
         self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:
@@ -345,8 +349,8 @@ class Requests:
         failed = error is not None or (kind is not None and kind != "success")
         arguments = self._arguments.get(action.call, action.arguments)
         arguments_json = msgspec.json.encode(arguments).decode()
-        text = _FAILED.format(action.name, arguments_json) if error is not None else result_text(result)
-        text = await self._hooks.after_call(action.call, action.name, arguments, text, not failed)
+        text = _FAILED.format(action.name, arguments_json) if error is not None else extract_result_text(result)
+        text = await self._hooks.review_result(action.call, action.name, arguments, text, not failed)
         await self._keep(action, text, failed=failed, kind=str(kind), final=kind == "rejected")
         return True
 
@@ -360,8 +364,12 @@ class Requests:
     async def _settle(self) -> None:
         async with self._settling:
             state = await read_patiently(self._chat.state)
-            calls = [action.tool_call_id for action in open_actions(state) if action.kind == "external_tool"]
-            if status(state) != "requires_action" or not calls or any(call not in self._results for call in calls):
+            calls = [action.tool_call_id for action in list_open_actions(state) if action.kind == "external_tool"]
+            if (
+                compute_status(state) != "requires_action"
+                or not calls
+                or any(call not in self._results for call in calls)
+            ):
                 return
             try:
                 await read_patiently(lambda: self._chat.submit([self._results[call] for call in calls]))
@@ -372,9 +380,9 @@ class Requests:
                 self._arguments.pop(call, None)
             if self._final:
                 self._final = False
-                await self._stop()
+                await self._stop_run()
 
-    async def _question(self, action: OpenAction) -> None:
+    async def _ask_question(self, action: OpenAction) -> None:
         """Ask one program after the other; if none answers, programs that attach later are asked."""
         question = {"question": action.text, "choices": list(action.options), "allowFreeform": True}
         event_data = {"requestId": action.action, **question, "toolCallId": action.call}

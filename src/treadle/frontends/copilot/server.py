@@ -15,14 +15,21 @@ from treadle.adapters.models.base import check_effort
 from treadle.adapters.models.client_models import BareNames, ClientModels
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.policy.standard import StandardPolicy
-from treadle.base.inert import inert_line, print_note
+from treadle.base.inert import make_inert_line, print_note
 from treadle.base.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.errors import ChatExists, NotFound, Refused
-from treadle.frontends.copilot.methods import Method, Params, text_of
+from treadle.frontends.copilot.methods import Method, Params, require_text
 from treadle.frontends.copilot.requests import ProgramHooks
-from treadle.frontends.copilot.session import Session, bring, builtin_names, extras_of
-from treadle.frontends.copilot_words.config import ASKS, WITHOUT_EFFECT, Config, options_of, read_config, transforms
-from treadle.frontends.copilot_words.events import event_id, model_shown, session_shown, tool_shown
+from treadle.frontends.copilot.session import Session, bring, list_builtin_names, read_extras
+from treadle.frontends.copilot_words.config import (
+    ASKS,
+    WITHOUT_EFFECT,
+    Config,
+    make_options,
+    needs_transform,
+    read_config,
+)
+from treadle.frontends.copilot_words.events import format_model, format_session, format_tool, make_event_id
 from treadle.frontends.copilot_words.names import RUNTIME, SESSION
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -31,7 +38,7 @@ from treadle.library.prompt import read_folders
 from treadle.ports.store import ChatFilter, Listed
 from treadle.protocol.commands import Rename
 from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort
-from treadle.protocol.wire import iso_time
+from treadle.protocol.wire import format_time
 
 PROTOCOL = 3
 DELETED = "copilot-sdk-deleted"  # The label of chats that programs deleted when chats could only be archived.
@@ -86,7 +93,7 @@ class Runtime:
         session = self.sessions.get(str(params.get("sessionId")))
         if SESSION[method] == "detach" and (session is None or connection not in session.programs):
             return {"success": True}  # it has left already
-        call = Method(self._of(connection, params), connection, method, params)
+        call = Method(self._require_session(connection, params), connection, method, params)
         return await getattr(call, SESSION[method])()
 
     def tell_all(self, kind: str, session: str) -> None:
@@ -101,7 +108,7 @@ class Runtime:
         return {"ok": True, "protocolVersion": PROTOCOL, "version": __version__}
 
     async def ping(self, _connection: Connection, params: Params) -> Any:
-        message, now = str(params.get("message") or ""), iso_time(self.agent.deps.clock.now_ms())
+        message, now = str(params.get("message") or ""), format_time(self.agent.deps.clock.now_ms())
         return {"message": f"pong: {message}", "timestamp": now, "protocolVersion": PROTOCOL}
 
     async def status(self, _connection: Connection, _params: Params) -> Any:
@@ -109,18 +116,18 @@ class Runtime:
 
     async def auth_status(self, _connection: Connection, _params: Params) -> Any:
         """Report that the runtime is authenticated if its model can be used. There is no login."""
-        if reason := await asyncio.to_thread(self._names.why_not):
+        if reason := await asyncio.to_thread(self._names.explain_unusable_default):
             return {"isAuthenticated": False, "statusMessage": reason}
         text = f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
         return {"isAuthenticated": True, "statusMessage": text, "authType": "api-key"}
 
     async def models(self, _connection: Connection, _params: Params) -> Any:
-        usable_models = await asyncio.to_thread(self._names.usable)
-        return {"models": [model_shown(name, info) for name, info in usable_models.items()]}
+        usable_models = await asyncio.to_thread(self._names.list_usable)
+        return {"models": [format_model(name, info) for name, info in usable_models.items()]}
 
     async def tools(self, _connection: Connection, _params: Params) -> Any:
-        specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
-        return {"tools": [tool_shown(spec) for spec in specs]}
+        specs = self.agent.deps.tools.list_specs(msgspec.structs.replace(self._options, interactive=True))
+        return {"tools": [format_tool(spec) for spec in specs]}
 
     async def foreground(self, _connection: Connection, params: Params) -> Any:
         """There is no screen on which a session could be in front."""
@@ -133,30 +140,30 @@ class Runtime:
         return {}
 
     async def create(self, connection: Connection, params: Params) -> Any:
-        config = self._config(params)
+        config = self._parse_config(params)
         session = config.session_id = config.session_id or os.urandom(16).hex()
         if not _ID.fullmatch(session):
             raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
         if session in self.sessions:  # whose servers are not to be touched
             raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.")
-        root, model = self._root_of(config.working_directory or ""), self._model(session, config, connection)
+        root, model = self._root_of(config.working_directory or ""), self._choose_model(session, config, connection)
         base = msgspec.structs.replace(self._options, root=root, model=model)
         servers = bring(self.agent, session, [config], ())
-        extras = await asyncio.to_thread(extras_of, self.agent, config, base.project, servers)
-        builtin = builtin_names(self.agent, base, extras.skills)
+        extras = await asyncio.to_thread(read_extras, self.agent, config, base.project, servers)
+        builtin = list_builtin_names(self.agent, base, extras.skills)
         if config.effort:
             check_effort(self.agent.deps.models, base.model, config.effort)
-        options = options_of(base, config, config.tools or (), builtin, extras)
+        options = make_options(base, config, config.tools or (), builtin, extras)
         if config.instruction_directories:
-            options = await asyncio.to_thread(self._with_instructions, options, config.instruction_directories)
+            options = await asyncio.to_thread(self._add_instructions, options, config.instruction_directories)
         chat = self.agent.begin(session, options)
         try:
             await chat.open()
         except ChatExists as error:
             raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.") from error
-        created_session = self.sessions[session] = self._session(chat, (await chat.state()).options)
+        created_session = self.sessions[session] = self._make_session(chat, (await chat.state()).options)
         await created_session.attach(connection, config, "new")
-        if transforms(config.system_message) or config.servers:
+        if needs_transform(config.system_message) or config.servers:
             await created_session.configure(config)
         if config.name:
             await chat.command(Rename(config.name, by="program"))
@@ -164,7 +171,7 @@ class Runtime:
         self.tell_all("session.created", session)
         return _describe_session(created_session)
 
-    def _with_instructions(self, options: ChatOptions, folders: Iterable[str]) -> ChatOptions:
+    def _add_instructions(self, options: ChatOptions, folders: Iterable[str]) -> ChatOptions:
         """Those of the project count most: they come last, and keep their room."""
         own_instructions = self.agent.prepare(options).options.instructions
         paths = [os.path.join(options.root, os.path.expanduser(folder)) for folder in folders]
@@ -172,19 +179,19 @@ class Runtime:
         instructions = "\n\n".join(filter(None, (folder_instructions, own_instructions)))
         return msgspec.structs.replace(options, instructions=instructions)
 
-    def _config(self, params: Params) -> Config:
+    def _parse_config(self, params: Params) -> Config:
         config = read_config(params)
         if config.servers:
-            self.agent.mcp.keeping.meta = self._hooks.meta
+            self.agent.mcp.keeping.meta = self._hooks.fetch_meta
         return config
 
     async def resume(self, connection: Connection, params: Params) -> Any:
-        config = self._config(params)
+        config = self._parse_config(params)
         async with self._opening:
             session = await self._open_session(config.session_id)
         changes: dict[str, Any] = {}
         if config.provider is not None or config.model:
-            ref = self._model(config.session_id, config, connection)
+            ref = self._choose_model(config.session_id, config, connection)
             changes = {"model": ref} if ref != session.options.model else {}
         if config.working_directory and (root := self._root_of(config.working_directory)) != session.options.root:
             changes["root"] = root
@@ -208,27 +215,29 @@ class Runtime:
             raise RpcError(INVALID_PARAMS, f"Session not found: {id}") from error
         if DELETED in state.options.labels:
             raise RpcError(INVALID_PARAMS, f"Session not found: {id}")
-        self.sessions[id] = self._session(chat, state.options)
+        self.sessions[id] = self._make_session(chat, state.options)
         return self.sessions[id]
 
-    def _session(self, chat: Chat, options: ChatOptions) -> Session:
+    def _make_session(self, chat: Chat, options: ChatOptions) -> Session:
         tell_update = lambda: self.tell_all("session.updated", chat.id)  # noqa: E731
         return Session(self.agent, chat, options, self._names.shorten_ref, tell_update)
 
-    def _model(self, session: str, config: Config, connection: Connection) -> str:
-        async def token(provider: str) -> str:
+    def _choose_model(self, session: str, config: Config, connection: Connection) -> str:
+        async def fetch_token(provider: str) -> str:
             params = {"sessionId": session, "providerName": provider}
             answer = await connection.request("providerToken.getToken", params)
             return str(answer.get("token", "")) if isinstance(answer, Mapping) else ""
 
         if config.provider is not None:
-            return self._brought.bring(session, config.provider, config.model or self._names.default_name, token)
-        model_ref = self._brought.bring_named(session, config.providers or (), config.models or (), config.model, token)
-        return model_ref or self._names.ref_of(config.model)
+            return self._brought.bring(session, config.provider, config.model or self._names.default_name, fetch_token)
+        model_ref = self._brought.bring_named(
+            session, config.providers or (), config.models or (), config.model, fetch_token
+        )
+        return model_ref or self._names.resolve_ref(config.model)
 
     def _warn(self, session: Session, connection: Connection, params: Params) -> None:
         warnings = [("tools", warning) for warning in session.chat.warnings]
-        if self._brought.missing(session.options.model):
+        if self._brought.is_missing(session.options.model):
             text = "The model of this session was brought by a program, and its key is kept nowhere"
             warnings.insert(0, ("provider", f"{text}; resume with provider."))
         if fields := [field for field in WITHOUT_EFFECT if params.get(field)]:
@@ -238,28 +247,28 @@ class Runtime:
             session.announce("session.warning", {"warningType": kind, "message": text}, connection)
 
     async def switch_model(self, connection: Connection, params: Params) -> Any:
-        session = self._of(connection, params)
+        session = self._require_session(connection, params)
         config = session.programs[connection]
-        config.model = text_of(params, "modelId")
-        changes: dict[str, Any] = {"model": self._model(session.chat.id, config, connection)}
+        config.model = require_text(params, "modelId")
+        changes: dict[str, Any] = {"model": self._choose_model(session.chat.id, config, connection)}
         if effort := params.get("reasoningEffort"):
-            config.reasoning_effort = changes["reasoning_effort"] = _effort_of(effort)
+            config.reasoning_effort = changes["reasoning_effort"] = _parse_effort(effort)
         await session.change(changes)
         return {"modelId": params["modelId"]}
 
     async def set_effort(self, connection: Connection, params: Params) -> Any:
-        session = self._of(connection, params)
-        effort = session.programs[connection].reasoning_effort = _effort_of(text_of(params, "reasoningEffort"))
+        session = self._require_session(connection, params)
+        effort = session.programs[connection].reasoning_effort = _parse_effort(require_text(params, "reasoningEffort"))
         await session.change({"reasoning_effort": effort})
         return {"reasoningEffort": effort}
 
     async def current_model(self, connection: Connection, params: Params) -> Any:
-        options = self._of(connection, params).options
+        options = self._require_session(connection, params).options
         effort = {"reasoningEffort": options.reasoning_effort} if options.reasoning_effort else {}
         return {"modelId": self._names.shorten_ref(options.model), **effort}
 
-    def _of(self, connection: Connection, params: Params) -> Session:
-        session = self.sessions.get(text_of(params, "sessionId"))
+    def _require_session(self, connection: Connection, params: Params) -> Session:
+        session = self.sessions.get(require_text(params, "sessionId"))
         if session is None or connection not in session.programs:
             raise RpcError(INVALID_PARAMS, f"Session not found: {params['sessionId']}; create or resume it first.")
         return session
@@ -272,12 +281,12 @@ class Runtime:
         filters = params.get("filter")
         folder = filters.get("cwd") if isinstance(filters, Mapping) else None
         listed_chats = [each for each in await self._list_chats() if not folder or each.summary.root == folder]
-        return {"sessions": [session_shown(listed) for listed in listed_chats]}
+        return {"sessions": [format_session(listed) for listed in listed_chats]}
 
     async def metadata(self, _connection: Connection, params: Params) -> Any:
-        id = text_of(params, "sessionId")
+        id = require_text(params, "sessionId")
         listed_chat = next((listed for listed in await self._list_chats() if listed.summary.chat == id), None)
-        return {"session": session_shown(listed_chat) if listed_chat is not None else None}
+        return {"session": format_session(listed_chat) if listed_chat is not None else None}
 
     async def last(self, _connection: Connection, _params: Params) -> Any:
         listed_chats = await self._list_chats()
@@ -285,19 +294,19 @@ class Runtime:
 
     async def fork(self, _connection: Connection, params: Params) -> Any:
         """A copy of a session, whole or up to what came before an event."""
-        chat = (await self._open_session(text_of(params, "sessionId"))).chat
+        chat = (await self._open_session(require_text(params, "sessionId"))).chat
         upto, events = params.get("toEventId"), await chat.events()
-        seqs_before = (each.seq - 1 for each in events if event_id(chat.id, each.seq, 0) == upto)
+        seqs_before = (each.seq - 1 for each in events if make_event_id(chat.id, each.seq, 0) == upto)
         seq = next(seqs_before, 0) if upto else events[-1].seq
         if not seq:
             raise RpcError(INVALID_PARAMS, f"Event {upto} not found in session {chat.id}.")
         copy = await chat.fork(seq)
         if params.get("name"):
-            await copy.command(Rename(text_of(params, "name"), by="program"))
+            await copy.command(Rename(require_text(params, "name"), by="program"))
         return {"sessionId": copy.id}
 
     async def delete(self, _connection: Connection, params: Params) -> Any:
-        id = text_of(params, "sessionId")
+        id = require_text(params, "sessionId")
         chat: Chat = self.sessions[id].chat if id in self.sessions else self.agent.chat(id)
         deleted = True
         try:
@@ -322,10 +331,10 @@ async def _finish_all(works: Iterable[Awaitable[None]]) -> None:
     """Do the same to all sessions at once; one failure does not stop the rest."""
     for failure in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(failure, Exception):
-            print_note(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}")
+            print_note(f"treadle: {make_inert_line(f'{type(failure).__name__}: {failure}')}")
 
 
-def _effort_of(value: Any) -> ReasoningEffort:
+def _parse_effort(value: Any) -> ReasoningEffort:
     if value not in EFFORTS:
         raise RpcError(INVALID_PARAMS, f"reasoningEffort is one of {', '.join(EFFORTS)}, not {value!r}.")
     effort: ReasoningEffort = value

@@ -15,33 +15,35 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.adapters.tools.registry import SERVER_MARK
-from treadle.base.inert import fence, inert_line, print_note
+from treadle.base.inert import fence_block, make_inert_line, print_note
 from treadle.base.jsonrpc import INVALID_PARAMS, Connection, PeerDisconnected, RpcError
-from treadle.base.types import new_id
-from treadle.chat.state import starts_queued, status
+from treadle.base.types import make_id
+from treadle.chat.state import can_start_queue, compute_status
 from treadle.errors import Refused
 from treadle.frontends.copilot.requests import GATE, Requests, SessionHooks
 from treadle.frontends.copilot_words import config as cfg
 from treadle.frontends.copilot_words.config import Config
-from treadle.frontends.copilot_words.events import SdkEvent, Telling, event_id
+from treadle.frontends.copilot_words.events import SdkEvent, Telling, make_event_id
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.feeds import read_patiently, watch
 from treadle.library.mcp_hub.search import CALL, FIND
-from treadle.library.skills.places import in_folder
-from treadle.library.skills.reading import skills, split
+from treadle.library.skills.places import read_folder_documents
+from treadle.library.skills.reading import parse_skills, split_front_matter
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.content import MAX_IMAGE_BYTES, Image
 from treadle.protocol.options import ChatOptions, Project, Skill
-from treadle.protocol.wire import iso_time
+from treadle.protocol.wire import format_time
 
 
-def builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
+def list_builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
     """The tools that Treadle has for such a chat itself."""
     base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=session_skills)
-    return [spec.name for spec in agent.deps.tools.specs(base) if not spec.server and spec.name not in (FIND, CALL)]
+    return [
+        spec.name for spec in agent.deps.tools.list_specs(base) if not spec.server and spec.name not in (FIND, CALL)
+    ]
 
 
 def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterable[str]) -> dict[str, cfg.McpServer]:
@@ -56,21 +58,21 @@ def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterab
     return servers
 
 
-def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tuple[Skill, str]]:
+def find_skills(agent: Agent, config: Config, project: Project) -> dict[str, tuple[Skill, str]]:
     """All skills of a session, also disabled ones, with their sources: folders that the program names; if it asks, the
     usual."""
     folders = [Path(each).expanduser() for each in config.skill_directories or ()]
-    named_skills = skills([each for folder in folders for each in in_folder("skills", folder)])
+    named_skills = parse_skills([each for folder in folders for each in read_folder_documents("skills", folder)])
     sourced_skills = [("custom", skill) for skill in named_skills]
     if config.enable_config_discovery:
-        for skill in skills(agent.documents.all("skills", project)):
+        for skill in parse_skills(agent.documents.read_all("skills", project)):
             sourced_skills.append(("personal-agents" if Path(skill.path).is_absolute() else "project", skill))
     return {skill.name: (skill, source) for source, skill in reversed(sourced_skills)}
 
 
-def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> cfg.Extras:
+def read_extras(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> cfg.Extras:
     """Reads files. An agent has the skills that it names, whole and from the beginning, and no others."""
-    enabled_skills = found_skills(agent, config, project)
+    enabled_skills = find_skills(agent, config, project)
     for name in config.disabled_skills or ():
         enabled_skills.pop(name, None)
     if (custom := config.custom_agent) is None:
@@ -79,7 +81,7 @@ def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[
     for name in custom.skills or ():
         if name in enabled_skills:
             text = Path(project[0], enabled_skills[name][0].path).read_text(errors="replace")
-            parts.append(f"<skill name={name!r}>\n{split(text)[1]}\n</skill>")
+            parts.append(f"<skill name={name!r}>\n{split_front_matter(text)[1]}\n</skill>")
     return cfg.Extras(tuple(servers), (), "\n\n".join(parts).strip())
 
 
@@ -106,12 +108,16 @@ class Session:
         self.programs: dict[Connection, Config] = {}
         self.servers: dict[str, cfg.McpServer] = {}
         self.stopped: set[str] = set()  # Servers that a program stopped.
-        self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
+        self.hooks = SessionHooks(
+            chat.id, options.root, lambda: self._filter_programs(lambda config: bool(config.hooks))
+        )
         self.hooks.wanted = cfg.HOOKS in options.labels
-        answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
-        trace = agent.deps.observer.traceparent
+        answering = lambda: self._filter_programs(lambda config: bool(config.request_user_input))  # noqa: E731
+        trace = agent.deps.observer.make_traceparent
         self.dialogues = Dialogues(self.programs, self.announce)
-        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering, self.background, trace)
+        self.requests = Requests(
+            chat, self.hooks, self.announce, lambda: self.tools, answering, self.run_in_background, trace
+        )
         self._between: list[tuple[int, SdkEvent]] = []
         """Events that are in no log, with the seq that they stand behind."""
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
@@ -121,7 +127,7 @@ class Session:
         self._held = 0  # How often a hook has made the session continue since the last message.
         self._source: str | None = None  # How the session began here, until its first message.
 
-    def _with(self, predicate: Callable[[Config], bool]) -> list[Connection]:
+    def _filter_programs(self, predicate: Callable[[Config], bool]) -> list[Connection]:
         return [connection for connection, config in self.programs.items() if predicate(config)]
 
     @property
@@ -136,15 +142,15 @@ class Session:
     def shown_model(self) -> str:
         return self._shown_model(self.options.model)
 
-    def background(self, work: Coroutine[Any, Any, object]) -> None:
-        def end(task: "asyncio.Task[Any]") -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, object]) -> None:
+        def finish_task(task: "asyncio.Task[Any]") -> None:
             self._tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
-                print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
+                print_note(f"treadle: {make_inert_line(f'{type(error).__name__}: {error}')}")
 
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(end)
+        task.add_done_callback(finish_task)
 
     async def attach(self, connection: Connection, config: Config, source: str) -> None:
         alone = not self.programs
@@ -155,10 +161,10 @@ class Session:
             head = 0 if source == "new" else (await read_patiently(self.chat.state)).head
             if not self._reading:  # no other program came meanwhile
                 self._reading, self._source, self._seen = True, source, head
-                self.background(self._read_on(head))
+                self.run_in_background(self._read_on(head))
         if source != "new" and not config.disable_resume:
             state, active = await self.chat.state(), not alone
-            data = {"resumeTime": iso_time(self.agent.deps.clock.now_ms()), "eventCount": state.head}
+            data = {"resumeTime": format_time(self.agent.deps.clock.now_ms()), "eventCount": state.head}
             data |= {"selectedModel": self._shown_model(state.options.model), "context": {"cwd": state.options.root}}
             data |= {"sessionWasActive": active, "alreadyInUse": active}
             data["continuePendingWork"] = config.continue_pending_work is not False
@@ -172,28 +178,32 @@ class Session:
         self.dialogues.tell_changes()
         if self.programs:
             await self.configure(next(reversed(self.programs.values())))
-        elif status(await self.chat.state()) in ("idle", "error"):
+        elif compute_status(await self.chat.state()) in ("idle", "error"):
             await self._end_servers()
 
     async def configure(self, config: Config) -> None:
         if not (servers := bring(self.agent, self.chat.id, self.programs.values(), self.stopped)):
             await self._end_servers()
         self.servers = servers
-        extras = await asyncio.to_thread(extras_of, self.agent, config, self.options.project, self.servers)
-        ask = self._with(lambda each: each is config)
-        prompt = await self._prompt(config, ask[0]) if ask and cfg.transforms(config.system_message) else None
-        builtin = builtin_names(self.agent, self.options, extras.skills)
-        new_options = msgspec.structs.asdict(cfg.options_of(self.options, config, self.tools, builtin, extras, prompt))
+        extras = await asyncio.to_thread(read_extras, self.agent, config, self.options.project, self.servers)
+        ask = self._filter_programs(lambda each: each is config)
+        prompt = (
+            await self._transform_prompt(config, ask[0]) if ask and cfg.needs_transform(config.system_message) else None
+        )
+        builtin = list_builtin_names(self.agent, self.options, extras.skills)
+        new_options = msgspec.structs.asdict(
+            cfg.make_options(self.options, config, self.tools, builtin, extras, prompt)
+        )
         await self.change({name: value for name, value in new_options.items() if value != getattr(self.options, name)})
         if any(SERVER_MARK in each for each in self.options.tools or ()):
-            self.background(self.agent.mcp.hub.start(self.options))
+            self.run_in_background(self.agent.mcp.hub.start(self.options))
 
     async def change(self, changes: dict[str, Any]) -> None:
         if changes:
             recorded = {name: msgspec.to_builtins(value) for name, value in changes.items()}
             self.options = (await self.chat.command(ChangeOptions(recorded, by="program"))).options
 
-    async def _prompt(self, config: Config, connection: Connection) -> str:
+    async def _transform_prompt(self, config: Config, connection: Connection) -> str:
         async def ask(sections: dict[str, str]) -> Any:
             section_contents = {name: {"content": text} for name, text in sections.items()}
             params = {"sessionId": self.chat.id, "sections": section_contents}
@@ -201,7 +211,7 @@ class Session:
             return answer.get("sections", {}) if isinstance(answer, dict) else {}
 
         assert config.system_message is not None
-        return await cfg.transformed_prompt(config.system_message, ask)
+        return await cfg.transform_prompt(config.system_message, ask)
 
     async def _end_servers(self) -> None:
         if self.servers:
@@ -220,16 +230,16 @@ class Session:
             try:
                 await self._take(envelope)
             except Exception as error:  # the following events are reported nevertheless
-                text = inert_line(f"{type(error).__name__}: {error}")
+                text = make_inert_line(f"{type(error).__name__}: {error}")
                 print_note(f"treadle: session {self.chat.id}, event {envelope.seq}: {text}")
                 self.announce("session.warning", {"warningType": "runtime", "message": text})
 
     async def _take(self, envelope: e.Envelope) -> None:
         self._seen = max(self._seen, envelope.seq)
         if isinstance(envelope.data, e.SessionIdle):
-            if envelope.data.reason == "superseded" or await self._goes_on():
+            if envelope.data.reason == "superseded" or await self._has_next_run():
                 return  # the session is idle when its queue is
-            if envelope.data.reason == "done" and (await self._sent_on() or await self._goes_on()):
+            if envelope.data.reason == "done" and (await self._continue_by_hook() or await self._has_next_run()):
                 return  # a hook wants more, or a message came while the hook was asked
         for event in self._telling.tell(envelope):
             self.tell(event)
@@ -243,29 +253,29 @@ class Session:
                 self._updated()
             case e.SessionError(message=message):
                 hook_input = {"error": message, "errorContext": "model_call", "recoverable": False}
-                self.background(self.hooks.invoke("errorOccurred", **hook_input))
+                self.run_in_background(self.hooks.invoke("errorOccurred", **hook_input))
             case e.SessionIdle() if not self.programs:
                 await self._end_servers()
 
-    async def _goes_on(self) -> bool:
+    async def _has_next_run(self) -> bool:
         """True if another run follows the run that ended. It may be over by now: then only the log has its message."""
         state = await read_patiently(self.chat.state)
-        if state.run is not None or starts_queued(state):
+        if state.run is not None or can_start_queue(state):
             return True
         if state.head <= self._seen:
             return False
         later_events = await read_patiently(lambda: self.chat.events(self._seen))
         return any(isinstance(each.data, e.UserMessage) for each in later_events)
 
-    async def _sent_on(self) -> bool:
+    async def _continue_by_hook(self) -> bool:
         """True if a hook made the session continue at the end of a run; limited by MOST_HELD."""
-        if (more := await self.hooks.stopping(again=self._held > 0)) and self._held >= MOST_HELD:
+        if (more := await self.hooks.fetch_stop_message(again=self._held > 0)) and self._held >= MOST_HELD:
             warning = f"The hook agentStop has wanted more {self._held} times in a row; the session stops all the same."
             self.announce("session.warning", {"warningType": "policy_blocked", "message": warning})
             more = ""
         self._held = self._held + 1 if more else 0
         if more:
-            await self.chat.carry_out(Send(more, queue_id=new_id("q")), lambda _state: None)
+            await self.chat.carry_out(Send(more, queue_id=make_id("q")), lambda _state: None)
         return bool(more)
 
     def tell(self, event: SdkEvent, only: Connection | None = None) -> None:
@@ -276,7 +286,7 @@ class Session:
                 connection.notify("session.event", {"sessionId": self.chat.id, "event": event})
 
     def announce(self, kind: str, data: dict[str, Any], only: Connection | None = None) -> SdkEvent:
-        event = self._telling.live(kind, data, self.agent.deps.clock.now_ms())
+        event = self._telling.make_live_event(kind, data, self.agent.deps.clock.now_ms())
         self.tell(event, only)
         return event
 
@@ -301,7 +311,7 @@ class Session:
         event = f"session.{kind}"
         return str((self.announce(event, data) if ephemeral else await self._announce_lasting(event, data))["id"])
 
-    async def events(self) -> list[SdkEvent]:
+    async def read_history(self) -> list[SdkEvent]:
         """The whole history, as programs would have been told it; without what is only live."""
         telling, events = Telling(self.chat.id, self._shown_model), []
         between = list(self._between)
@@ -327,12 +337,12 @@ class Session:
         delivery: e.Delivery = "steering" if mode == "immediate" else "queued"
         self.announce("pending_messages.modified", {})
         heads: list[int] = []
-        command = Send(prompt + below, delivery, tuple(images), new_id("q"), traceparent)
+        command = Send(prompt + below, delivery, tuple(images), make_id("q"), traceparent)
         state = await self.chat.carry_out(command, lambda met: heads.append(met.head))
         if any(item.id == command.queue_id for item in state.queue):
             return command.queue_id
         message_seqs = (each.seq for each in await self.chat.events(heads[-1]) if isinstance(each.data, e.UserMessage))
-        return event_id(self.chat.id, next(message_seqs), 0)
+        return make_event_id(self.chat.id, next(message_seqs), 0)
 
     async def wait_for(self, sending: Awaitable[str]) -> dict[str, Any]:
         """Send, and wait until the session is idle behind this message: the last answer, or RpcError."""
@@ -360,7 +370,7 @@ class Session:
             return True
         return False
 
-    async def end(self, connection: Connection) -> None:
+    async def let_program_leave(self, connection: Connection) -> None:
         """A program leaves of its own will."""
         if connection in self.programs and self.programs[connection].hooks:
             with suppress(PeerDisconnected):
@@ -374,14 +384,14 @@ async def read_attachments(attachments: Sequence[Any], root: str, store: Store) 
     for item in attachments:
         if not isinstance(item, Mapping):
             raise RpcError(INVALID_PARAMS, "An attachment is no object.")
-        if (picture := await asyncio.to_thread(_picture, item, root)) is not None:
+        if (picture := await asyncio.to_thread(_read_picture, item, root)) is not None:
             images.append(Image(picture[0], await store.put_blob(picture[1])))
         else:
-            lines.append(_line(item, root))
+            lines.append(_format_attachment(item, root))
     return ("\n\nAttached:\n" + "\n".join(lines) if lines else ""), images
 
 
-def _picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
+def _read_picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
     kind, path = item.get("type"), str(item.get("path") or item.get("filePath") or "")
     if kind == "blob":
         media = str(item.get("mimeType", ""))
@@ -407,7 +417,7 @@ def _picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
     return media, data
 
 
-def _line(item: Mapping[str, Any], root: str) -> str:
+def _format_attachment(item: Mapping[str, Any], root: str) -> str:
     path = str(item.get("path") or item.get("filePath") or "")
     name = str(item.get("displayName") or path or item.get("title") or "attachment")
     match item.get("type"):
@@ -415,10 +425,10 @@ def _line(item: Mapping[str, Any], root: str) -> str:
             inside = Path(path).is_relative_to(root) if Path(path).is_absolute() else False
             return f"- {kind} {Path(path).relative_to(root) if inside else path}"
         case "selection":
-            return f"- selection of {name}:\n{fence(str(item.get('text', '')))}"
+            return f"- selection of {name}:\n{fence_block(str(item.get('text', '')))}"
         case "blob":
             data = base64.b64decode(str(item.get("data", "")))
-            return f"- {name}:\n{fence(data.decode(errors='replace'))}"
+            return f"- {name}:\n{fence_block(data.decode(errors='replace'))}"
         case _:
             return f"- {item.get('type')} {name} {item.get('url') or ''}".rstrip()
 
@@ -437,7 +447,7 @@ class Dialogues:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        return {"ui": {"elicitation": bool(self._answering())}}
+        return {"ui": {"elicitation": bool(self._list_answering())}}
 
     @property
     def commands(self) -> dict[str, str]:
@@ -447,7 +457,7 @@ class Dialogues:
 
     def tell_changes(self) -> None:
         """Announce changed capabilities and commands. A request whose programs have all left ends without an answer."""
-        elicits, commands = bool(self._answering()), self.commands
+        elicits, commands = bool(self._list_answering()), self.commands
         previous, self._told = self._told, (elicits, commands)
         if elicits != previous[0]:
             self._announce("capabilities.changed", self.capabilities)
@@ -460,7 +470,7 @@ class Dialogues:
 
     async def elicit(self, message: str, schema: Any) -> Any:
         """Ask a person through a program that can show a dialogue; `cancel` if there is no such program."""
-        connections = self._answering()
+        connections = self._list_answering()
         data = {"message": message, "requestedSchema": schema, "mode": "form"}
         answer = await self._ask("elicitation.requested", data, connections) if connections else None
         return answer if isinstance(answer, Mapping) and "action" in answer else {"action": "cancel"}
@@ -484,7 +494,7 @@ class Dialogues:
         return True
 
     async def _ask(self, kind: str, data: dict[str, Any], connections: Sequence[Connection]) -> Any:
-        request = new_id("ask")
+        request = make_id("ask")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request] = future, connections
         try:
@@ -494,5 +504,5 @@ class Dialogues:
         finally:
             del self._open[request]
 
-    def _answering(self) -> list[Connection]:
+    def _list_answering(self) -> list[Connection]:
         return [each for each, config in self._programs.items() if config.request_elicitation]

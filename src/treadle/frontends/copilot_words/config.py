@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from treadle.adapters.models.client_models import Provider, ProviderModel
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.base.jsonrpc import INVALID_PARAMS, RpcError
-from treadle.frontends.copilot_words.names import OURS, matches, server_patterns
+from treadle.frontends.copilot_words.names import OURS, list_server_patterns, matches_filters
 from treadle.library.prompt import SECTIONS
 from treadle.protocol.options import ChatOptions, ReasoningEffort, Skill
 from treadle.protocol.tools import ANY_OBJECT, DynamicTool
@@ -29,7 +29,7 @@ class SystemMessage(msgspec.Struct):
     sections: dict[str, Section] | None = None
 
 
-def prompt_of(message: SystemMessage | None) -> str:
+def build_prompt(message: SystemMessage | None) -> str:
     """The text without any transformation; empty: Treadle's own."""
     if message is None or not (message.content or message.sections):
         return ""
@@ -39,7 +39,7 @@ def prompt_of(message: SystemMessage | None) -> str:
     return _join_sections(sections, message.content or "")
 
 
-async def transformed_prompt(message: SystemMessage, ask: Transform) -> str:
+async def transform_prompt(message: SystemMessage, ask: Transform) -> str:
     """The same, with the sections changed that the program wants to change itself."""
     sections = _customize_sections(message, dict(SECTIONS))
     section_names = [name for name, section in (message.sections or {}).items() if section.action == "transform"]
@@ -51,7 +51,7 @@ async def transformed_prompt(message: SystemMessage, ask: Transform) -> str:
     return _join_sections(sections, message.content or "")
 
 
-def transforms(message: SystemMessage | None) -> bool:
+def needs_transform(message: SystemMessage | None) -> bool:
     sections = message.sections if message is not None and message.mode == "customize" else None
     return any(section.action == "transform" for section in (sections or {}).values())
 
@@ -240,7 +240,7 @@ def read_config(params: Mapping[str, Any]) -> Config:
     return config
 
 
-def options_of(
+def make_options(
     base: ChatOptions,
     config: Config,
     tools: Sequence[Tool],
@@ -250,7 +250,7 @@ def options_of(
 ) -> ChatOptions:
     """The user's settings, in the mode that asks before changes, with all programs' `tools`. `prompt`: system text."""
     agent = config.custom_agent
-    text = prompt if prompt is not None else prompt_of(config.system_message)
+    text = prompt if prompt is not None else build_prompt(config.system_message)
     enabled_tools = (tool for tool in tools if _is_tool_enabled(config, tool.name, builtin=False))
     dynamic_tools = tuple(
         DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT)) for tool in enabled_tools
@@ -262,13 +262,13 @@ def options_of(
         reasoning_effort=config.effort or base.reasoning_effort, agent=agent.name if agent is not None else "",
         agent_prompt=extras.agent_prompt, skills=extras.skills,
         own_servers=config.session_id if extras.servers else "",
-        tools=(*_select_builtin_tools(config, tools, builtin), *_of_servers(config, extras.servers)),
-        dynamic_tools=dynamic_tools, labels=_labels(base, config),
+        tools=(*_select_builtin_tools(config, tools, builtin), *_yield_server_tools(config, extras.servers)),
+        dynamic_tools=dynamic_tools, labels=_make_labels(base, config),
     )  # fmt: skip
 
 
-def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
-    client = f"{CLIENT}{inert_line(config.client_name, 60)}" if config.client_name else ""
+def _make_labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
+    client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
     others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
     new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
     return tuple(dict.fromkeys([*others, *filter(None, new_labels)]))
@@ -283,20 +283,20 @@ def _select_builtin_tools(config: Config, tools: Sequence[Tool], builtin: Collec
 
 def _is_tool_enabled(config: Config, name: str, *, builtin: bool) -> bool:
     """True if the filters allow a tool. An excluded tool is never allowed."""
-    return not matches(config.excluded, name, builtin=builtin) and all(
-        matches(each, name, builtin=builtin) for each in config.tool_filters
+    return not matches_filters(config.excluded, name, builtin=builtin) and all(
+        matches_filters(each, name, builtin=builtin) for each in config.tool_filters
     )
 
 
-def _of_servers(config: Config, servers: Iterable[str]) -> Iterator[str]:
+def _yield_server_tools(config: Config, servers: Iterable[str]) -> Iterator[str]:
     """The tools of servers, as patterns."""
     for server in servers:
         patterns = [f"{server}__*"]
         for each in config.tool_filters:
-            filter_patterns = server_patterns(each, server)
+            filter_patterns = list_server_patterns(each, server)
             if f"{server}__*" in patterns:
                 patterns = filter_patterns
             elif f"{server}__*" not in filter_patterns:
                 patterns = [*{*filter_patterns} & {*patterns}]
         yield from patterns
-        yield from (f"!{pattern}" for pattern in server_patterns(config.excluded, server))
+        yield from (f"!{pattern}" for pattern in list_server_patterns(config.excluded, server))

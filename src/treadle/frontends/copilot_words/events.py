@@ -9,14 +9,14 @@ import msgspec
 
 from treadle import __version__
 from treadle.frontends.copilot_words.config import CustomAgent
-from treadle.frontends.copilot_words.names import shown_arguments, shown_name
+from treadle.frontends.copilot_words.names import to_shown_arguments, to_shown_name
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import Listed
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import Envelope
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.wire import iso_time
+from treadle.protocol.wire import format_time
 
 SdkEvent = dict[str, Any]
 Data = dict[str, Any]
@@ -34,7 +34,7 @@ MODES = {"autopilot": "autopilot", "read-only": "plan"}
 APPROVED, REFUSED = "approved", "denied-interactively-by-user"
 
 
-def event_id(chat: str, *place: object) -> str:
+def make_event_id(chat: str, *place: object) -> str:
     return str(uuid5(_SPACE, ":".join((chat, *map(str, place)))))
 
 
@@ -54,18 +54,18 @@ class Telling:
         self.messages += isinstance(envelope.data, e.UserMessage | e.AssistantMessage | e.ExecutionComplete)
         events = []
         for number, (kind, data, live) in enumerate(self._translate_event(envelope)):
-            id = event_id(self.chat, envelope.seq, number) if envelope.seq else ""
+            id = make_event_id(self.chat, envelope.seq, number) if envelope.seq else ""
             events.append(self._make(kind, data, envelope.time_ms, live, id))
         return events
 
-    def live(self, kind: str, data: Data, time_ms: int) -> SdkEvent:
+    def make_live_event(self, kind: str, data: Data, time_ms: int) -> SdkEvent:
         return self._make(kind, data, time_ms, True)
 
     def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
         self._live += not id
         event: SdkEvent = {
-            "id": id or event_id(self.chat, "live", hash(self), self._live),
-            "timestamp": iso_time(time_ms),
+            "id": id or make_event_id(self.chat, "live", hash(self), self._live),
+            "timestamp": format_time(time_ms),
         }
         event |= {"parentId": self._last, "type": kind, "data": data}
         if live or not id:
@@ -73,37 +73,45 @@ class Telling:
         self._last = id
         return event
 
-    def message_id(self, turn: int) -> str:
-        return event_id(self.chat, "message", turn)
+    def make_message_id(self, turn: int) -> str:
+        return make_event_id(self.chat, "message", turn)
 
-    def reasoning_id(self, turn: int) -> str:
-        return event_id(self.chat, "reasoning", turn)
+    def make_reasoning_id(self, turn: int) -> str:
+        return make_event_id(self.chat, "reasoning", turn)
 
     def _translate_event(self, envelope: Envelope) -> Iterator[Told]:
         match envelope.data:
             case e.AssistantMessage() as answer:
-                yield from self._answer(answer)
+                yield from self._translate_answer(answer)
             case e.OptionsChanged(changes=changes):
-                yield from self._changes(changes)
+                yield from self._translate_changes(changes)
             case e.PermissionCompleted(by="policy"):
                 return  # decided by a rule, not by a person
             case data:
                 notification = {"source": "treadle", "name": envelope.type, "version": 1}
                 yield (
-                    self._of_turn(data, envelope)
-                    or self._of_session(data, envelope)
+                    self._translate_turn_event(data, envelope)
+                    or self._translate_session_event(data, envelope)
                     or ("session.custom_notification", {**notification, "payload": msgspec.to_builtins(data)}, True)
                 )
 
-    def _answer(self, answer: e.AssistantMessage) -> Iterator[Told]:
+    def _translate_answer(self, answer: e.AssistantMessage) -> Iterator[Told]:
         model = self.shown_model(self.model)
-        data: Data = {"messageId": self.message_id(answer.turn), "content": answer.content, "turnId": str(answer.turn)}
+        data: Data = {
+            "messageId": self.make_message_id(answer.turn),
+            "content": answer.content,
+            "turnId": str(answer.turn),
+        }
         data["model"] = model
         if reasoning := "\n".join(block.text for block in answer.reasoning if block.text):
-            yield "assistant.reasoning", {"reasoningId": self.reasoning_id(answer.turn), "content": reasoning}, False
+            yield (
+                "assistant.reasoning",
+                {"reasoningId": self.make_reasoning_id(answer.turn), "content": reasoning},
+                False,
+            )
             data["reasoningText"] = reasoning
         if answer.tool_requests:
-            data["toolRequests"] = [_request(request) for request in answer.tool_requests]
+            data["toolRequests"] = [_format_request(request) for request in answer.tool_requests]
         if answer.usage is None:
             yield "assistant.message", data, False
             return
@@ -112,7 +120,7 @@ class Telling:
         tokens = {"model": model, "inputTokens": usage.input, "outputTokens": usage.output, "cost": usage.usd}
         yield "assistant.usage", {**tokens, "cacheReadTokens": usage.cached, "reasoningTokens": usage.reasoning}, True
 
-    def _changes(self, changes: Mapping[str, Any]) -> Iterator[Told]:
+    def _translate_changes(self, changes: Mapping[str, Any]) -> Iterator[Told]:
         if "model" in changes or "reasoning_effort" in changes:
             previous = self.shown_model(self.model)
             new = self.shown_model(str(changes["model"])) if "model" in changes else previous
@@ -122,20 +130,24 @@ class Telling:
             mode = MODES.get(str(changes["mode"]), "interactive")
             yield "session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False
 
-    def _of_turn(self, data: e.Event, envelope: Envelope) -> Told | None:
+    def _translate_turn_event(self, data: e.Event, envelope: Envelope) -> Told | None:
         """Events of a turn: the type that each has there, its payload, and whether it is only live there."""
         match data:
             case e.MessageDelta(turn=turn, text=text):
-                return "assistant.message_delta", {"messageId": self.message_id(turn), "deltaContent": text}, True
+                return "assistant.message_delta", {"messageId": self.make_message_id(turn), "deltaContent": text}, True
             case e.ReasoningDelta(turn=turn, text=text):
-                return "assistant.reasoning_delta", {"reasoningId": self.reasoning_id(turn), "deltaContent": text}, True
+                return (
+                    "assistant.reasoning_delta",
+                    {"reasoningId": self.make_reasoning_id(turn), "deltaContent": text},
+                    True,
+                )
             case e.ToolCallDelta(turn=turn, position=position, name=name, arguments=arguments):
                 piece = {"toolCallId": f"{turn}.{position}", "inputDelta": arguments}
-                return "assistant.tool_call_delta", piece | ({"toolName": shown_name(name)} if name else {}), True
+                return "assistant.tool_call_delta", piece | ({"toolName": to_shown_name(name)} if name else {}), True
             case e.ExecutionOutput(call=call, text=text):
                 return "tool.execution_partial_result", {"toolCallId": call, "partialOutput": text}, True
             case e.UserMessage(source=source):
-                id = data.queue_id or event_id(self.chat, envelope.seq, 0)
+                id = data.queue_id or make_event_id(self.chat, envelope.seq, 0)
                 message: Data = {"content": data.content, "delivery": data.delivery, "messageId": id}
                 message |= {"isAutopilotContinuation": True} if source == "autopilot" else {}
                 return "user.message", message | ({"source": source} if source != "person" else {}), False
@@ -147,8 +159,8 @@ class Telling:
             case e.TurnRetry(turn=turn, message=text):
                 return "assistant.turn_retry", {"turnId": str(turn), "reason": text}, True
             case e.ExecutionStart(call=call, name=name):
-                start = {"toolCallId": call, "toolName": shown_name(name), "turnId": call.partition(".")[0]}
-                return "tool.execution_start", {**start, "arguments": shown_arguments(name, data.arguments)}, False
+                start = {"toolCallId": call, "toolName": to_shown_name(name), "turnId": call.partition(".")[0]}
+                return "tool.execution_start", {**start, "arguments": to_shown_arguments(name, data.arguments)}, False
             case e.ExecutionComplete(call=call, success=success):
                 code = _CODES.get(data.synthetic, "failure")
                 error = {"error": {"message": data.error or data.result, "code": code}}
@@ -165,12 +177,12 @@ class Telling:
             case _:
                 return None
 
-    def _of_session(self, data: e.Event, envelope: Envelope) -> Told | None:
+    def _translate_session_event(self, data: e.Event, envelope: Envelope) -> Told | None:
         match data:
             case e.SessionCreated(options=options):
                 self.model = options.model
                 start = {"sessionId": self.chat, "version": 1, "producer": "treadle", "copilotVersion": __version__}
-                start |= {"startTime": iso_time(envelope.time_ms), "selectedModel": self.shown_model(options.model)}
+                start |= {"startTime": format_time(envelope.time_ms), "selectedModel": self.shown_model(options.model)}
                 return "session.start", {**start, "context": {"cwd": options.root}}, False
             case e.SessionIdle(reason=reason):
                 return "session.idle", {"aborted": True} if reason == "interrupted" else {}, True
@@ -186,14 +198,14 @@ class Telling:
                 compaction = {"trigger": _TRIGGERS.get(trigger, trigger), "currentTokens": tokens}
                 return "session.compaction_start", compaction, False
             case e.CompactionComplete():
-                return "session.compaction_complete", _compaction(data), False
+                return "session.compaction_complete", _format_compaction(data), False
             case e.UsageInfo(window=window, tokens=tokens):
                 usage = {"tokenLimit": window, "currentTokens": tokens, "messagesLength": self.messages + 1}
                 return "session.usage_info", usage, True
             case e.QueueChanged():
                 return "pending_messages.modified", {}, True
             case e.SessionRewound(message=message):
-                rewind = {"upToEventId": event_id(self.chat, message, 0), "eventsRemoved": envelope.seq - message}
+                rewind = {"upToEventId": make_event_id(self.chat, message, 0), "eventsRemoved": envelope.seq - message}
                 return "session.snapshot_rewind", rewind, True
             case e.ModelNotice(text=text) | e.SandboxNotice(text=text):
                 return "session.info", {"infoType": "notification", "message": text}, True
@@ -204,17 +216,17 @@ class Telling:
                 return None
 
 
-def _request(request: ToolRequest) -> Data:
+def _format_request(request: ToolRequest) -> Data:
     try:
         arguments = msgspec.json.decode(request.arguments or "{}")
     except msgspec.MsgspecError:
         arguments = request.arguments
     if isinstance(arguments, dict):
-        arguments = shown_arguments(request.name, arguments)
-    return {"toolCallId": request.call, "name": shown_name(request.name), "arguments": arguments, "type": "function"}
+        arguments = to_shown_arguments(request.name, arguments)
+    return {"toolCallId": request.call, "name": to_shown_name(request.name), "arguments": arguments, "type": "function"}
 
 
-def _compaction(completion: e.CompactionComplete) -> Data:
+def _format_compaction(completion: e.CompactionComplete) -> Data:
     old, new, usage = completion.tokens_before, completion.tokens_after, completion.usage
     data: Data = {"success": completion.success, "trigger": _TRIGGERS.get(completion.trigger, completion.trigger)}
     data |= {"preCompactionTokens": old, "postCompactionTokens": new, "tokensRemoved": max(0, old - new)}
@@ -224,14 +236,14 @@ def _compaction(completion: e.CompactionComplete) -> Data:
     return data | {name: text for name, text in more.items() if text}
 
 
-def session_shown(listed: Listed) -> dict[str, Any]:
+def format_session(listed: Listed) -> dict[str, Any]:
     summary = listed.summary
-    times = {"startTime": iso_time(summary.created_ms), "modifiedTime": iso_time(summary.updated_ms)}
+    times = {"startTime": format_time(summary.created_ms), "modifiedTime": format_time(summary.updated_ms)}
     fields = {"sessionId": summary.chat, **times, "isRemote": False, "context": {"cwd": summary.root}}
     return {**fields, "summary": summary.title} if summary.title else fields
 
 
-def model_shown(name: str, info: ModelInfo) -> dict[str, Any]:
+def format_model(name: str, info: ModelInfo) -> dict[str, Any]:
     limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
     efforts = info.offered_efforts
     supports = {"vision": info.vision, "reasoningEffort": bool(efforts)}
@@ -239,12 +251,17 @@ def model_shown(name: str, info: ModelInfo) -> dict[str, Any]:
     return {**fields, "supportedReasoningEfforts": list(efforts)} if efforts else fields
 
 
-def tool_shown(spec: ToolSpec) -> dict[str, Any]:
+def format_tool(spec: ToolSpec) -> dict[str, Any]:
     schema = spec.parameters
-    return {"name": shown_name(spec.name), "description": spec.description, "parameters": schema, "inputSchema": schema}
+    return {
+        "name": to_shown_name(spec.name),
+        "description": spec.description,
+        "parameters": schema,
+        "inputSchema": schema,
+    }
 
 
-def agent_shown(agent: CustomAgent) -> dict[str, Any]:
+def format_agent(agent: CustomAgent) -> dict[str, Any]:
     fields = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
     more = {"model": agent.model, "reasoningEffort": agent.reasoning_effort, "tools": agent.tools}
     more |= {"skills": agent.skills, "prompt": agent.prompt}

@@ -9,7 +9,7 @@ import msgspec
 from treadle.adapters.tools.registry import SERVER_MARK
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import Rule, RuleScope
-from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, is_read_only_command
 
 THEIRS: Mapping[str, str] = {
     "run_command": "bash", "check_command": "read_bash", "send_input": "write_bash", "stop_command": "stop_bash",
@@ -22,29 +22,29 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {"write_file": {"content": "file_t
 """Arguments that are called otherwise there."""
 
 
-def shown_name(tool: str) -> str:
+def to_shown_name(tool: str) -> str:
     return THEIRS.get(tool, tool)
 
 
-def shown_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def to_shown_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names = _ARGUMENTS.get(tool, {})
     return {names.get(name, name): value for name, value in arguments.items()}
 
 
-def own_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def to_own_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names = {theirs: ours for ours, theirs in _ARGUMENTS.get(tool, {}).items()}
     return {names.get(name, name): value for name, value in arguments.items()}
 
 
-def matches(filters: Iterable[str], name: str, *, builtin: bool) -> bool:
+def matches_filters(filters: Iterable[str], name: str, *, builtin: bool) -> bool:
     """True if one of the filters matches this tool: by either of its names, or by a pattern such as `builtin:*`."""
     group = "builtin" if builtin else "custom"
-    tool_names = {name, shown_name(name)} if builtin else {name}
+    tool_names = {name, to_shown_name(name)} if builtin else {name}
     spellings = {"*", f"{group}:*", *tool_names, *(f"{group}:{one}" for one in tool_names)}
     return any(each in spellings for each in filters)
 
 
-def server_patterns(filters: Iterable[str], server: str) -> list[str]:
+def list_server_patterns(filters: Iterable[str], server: str) -> list[str]:
     """The tools of a server that a filter means, as patterns: `mcp:*`, `mcp:server-tool`, `server/tool` and so on."""
     patterns = []
     for each in (text.removeprefix("mcp:") for text in filters):
@@ -117,18 +117,18 @@ class Decision(msgspec.Struct, frozen=True):
 
 def build_permission_request(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The request that a program is shown: a command, a change of a file, or the call of any other tool."""
-    common = {"toolCallId": action.call, "intention": action.reason or f"{shown_name(name)} wants to go on"}
+    common = {"toolCallId": action.call, "intention": action.reason or f"{to_shown_name(name)} wants to go on"}
     if name == COMMAND_TOOL:
         command = str(arguments.get("command", ""))
         program = command.split()[0] if command.split() else ""
         return common | {
             "kind": "shell",
             "fullCommandText": command,
-            "commands": [{"identifier": program, "readOnly": only_looks(command)}],
+            "commands": [{"identifier": program, "readOnly": is_read_only_command(command)}],
             "possiblePaths": [],
             "possibleUrls": [{"url": host} for host in action.network],
             "hasWriteFileRedirection": ">" in command,
-            "canOfferSessionApproval": rule_of(action, "chat") is not None,
+            "canOfferSessionApproval": find_rule(action, "chat") is not None,
             "warning": action.reason if action.severity in ("high", "critical") else None,
         }
     if name in EDIT_TOOLS:
@@ -137,17 +137,17 @@ def build_permission_request(action: OpenAction, name: str, arguments: Mapping[s
             "kind": "write",
             "fileName": str(arguments.get("path", "")),
             "diff": action.text.partition("\n\n")[2] or action.text,
-            "canOfferSessionApproval": rule_of(action, "chat") is not None,
+            "canOfferSessionApproval": find_rule(action, "chat") is not None,
             **({"newFileContents": content} if isinstance(content, str) else {}),
         }
     server, mark, tool = name.partition(SERVER_MARK)
     if mark:
         tool_fields = {"serverName": server, "toolName": tool, "toolTitle": tool, "args": dict(arguments)}
         return common | tool_fields | {"kind": "mcp", "readOnly": False}
-    return custom_tool(action.call, shown_name(name), action.text, shown_arguments(name, arguments))
+    return build_custom_request(action.call, to_shown_name(name), action.text, to_shown_arguments(name, arguments))
 
 
-def custom_tool(call: str, name: str, description: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def build_custom_request(call: str, name: str, description: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     tool = {"toolCallId": call, "toolName": name, "toolDescription": description}
     return {"kind": "custom-tool", **tool, "args": dict(arguments)}
 
@@ -164,7 +164,7 @@ def parse_decision(result: Mapping[str, Any]) -> Decision | None:
     return Decision("deny", text, absent=absent, final=text == REJECTED)
 
 
-def rule_of(action: OpenAction, scope: RuleScope) -> Rule | None:
+def find_rule(action: OpenAction, scope: RuleScope) -> Rule | None:
     """The first rule that was offered with the scope that the program chose; none if it was not offered."""
     offers = () if scope == "once" else action.offers
     return next((offer.rule_for(scope) for offer in offers if scope in offer.open_scopes), None)

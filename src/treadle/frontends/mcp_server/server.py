@@ -47,7 +47,7 @@ class TaskTools:
         self._agent = agent
         self._roots = [os.path.realpath(root) for root in roots]
 
-    def server(self) -> MCPServer:
+    def make_server(self) -> MCPServer:
         mcp_server = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
         tools: tuple[Any, ...] = (self.start_task, self.follow_task, self.list_tasks, self.send_message, self.decide)
         tools += (self.answer, self.stop_task, self.task_changes, self.undo_task)
@@ -61,20 +61,20 @@ class TaskTools:
 
         root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
         autopilot; it decides which actions need no approval. model: as provider:name."""
-        options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
+        options: dict[str, Any] = {"root": self._resolve_root(root), "interactive": True, "labels": (LABEL,)}
         if mode and mode not in MODES:
             raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
         options |= {name: value for name, value in (("mode", mode), ("model", model)) if value}
         chat = self._agent.chat(**options)
         await chat.send(prompt, traceparent=extract_traceparent(context.request_context.meta))
-        return await _status_of(chat)
+        return await _describe_status(chat)
 
     async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Reply:
         """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
 
         The result has the status, the news as text, the open actions, the last answer, and `after` for the next call.
         If the status is pending or running, follow the task again."""
-        chat = await self._chat(task)
+        chat = await self._require_chat(task)
         events = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
         reached = events[-1].seq if events else after
         if not events and await chat.status() in ("pending", "running", "interrupting"):
@@ -89,9 +89,9 @@ class TaskTools:
         state = await chat.state()
         answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
         return {
-            **await _status_of(chat),
+            **await _describe_status(chat),
             "news": [line for each in events if (line := describe_event(each.data))],
-            "actions": [action_of(each) for each in await chat.actions()],
+            "actions": [find_action(each) for each in await chat.actions()],
             "answer": next(filter(None, answers), ""),
             "after": events[-1].seq if events else reached,
             "tokens": state.totals.usage.tokens,
@@ -100,66 +100,66 @@ class TaskTools:
 
     async def list_tasks(self, limit: int = 20) -> list[Reply]:
         """The newest tasks of this server's projects."""
-        listed = [each.summary for each in await self._agent.chats() if self._ours(each.summary.root)]
+        listed = [each.summary for each in await self._agent.chats() if self._is_ours(each.summary.root)]
         newest = listed[: max(1, min(limit, 100))]
         return [{"task": each.chat, "status": each.status, "title": each.title} for each in newest]
 
     async def send_message(self, task: str, message: str, context: Context, steer: bool = False) -> Reply:
         """Say more to a task: it is done next, or with `steer` taken into account at once."""
-        chat = await self._chat(task)
+        chat = await self._require_chat(task)
         trace = extract_traceparent(context.request_context.meta)
         await chat.send(message, delivery="steering" if steer else "queued", traceparent=trace)
-        return await _status_of(chat)
+        return await _describe_status(chat)
 
     async def decide(
         self, task: str, action: str, decision: Literal["allow", "deny"], hash: str, feedback: str = ""
     ) -> Reply:
         """Allow or deny what a task asks for. `action` and `hash` are those that follow_task showed: an approval holds
         for exactly what was shown. With a denial say in `feedback` what to do instead."""
-        chat = await self._chat(task)
+        chat = await self._require_chat(task)
         shown_action = msgspec.structs.replace(await self._open(chat, action, "permission"), hash=hash)
         await (chat.approve(shown_action) if decision == "allow" else chat.deny(shown_action, feedback))
-        return await _status_of(chat)
+        return await _describe_status(chat)
 
     async def answer(self, task: str, action: str, text: str) -> Reply:
         """Answer a question of a task."""
-        chat = await self._chat(task)
+        chat = await self._require_chat(task)
         await chat.answer(await self._open(chat, action, "user_input"), text)
-        return await _status_of(chat)
+        return await _describe_status(chat)
 
     async def stop_task(self, task: str) -> Reply:
         """Stop the work of a task. Its changes stay until undo_task."""
-        chat = await self._chat(task)
+        chat = await self._require_chat(task)
         await chat.interrupt("mcp")
-        return await _status_of(chat)
+        return await _describe_status(chat)
 
     async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Reply]:
         """Return the changes that a task has made in the project, as diffs, without changes that were undone."""
-        return [change_of(each) for each in await (await self._chat(task)).files.diff(None, paths or [])]
+        return [describe_change(each) for each in await (await self._require_chat(task)).files.diff(None, paths or [])]
 
     async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Reply:
         """Undo the changes of a task's last run, or of all its runs with `everything`; with `paths` only those files.
         Files that were changed by others since are left alone and listed."""
         from treadle.library.files import RunSpan
 
-        restored = await (await self._chat(task)).files.undo(RunSpan() if everything else None, paths or [])
+        restored = await (await self._require_chat(task)).files.undo(RunSpan() if everything else None, paths or [])
         conflicts = [{"path": each.path, "reason": each.reason} for each in restored.conflicts]
         return {"undone": [each.path for each in restored.files], "left_alone": conflicts, "error": restored.error}
 
-    def _ours(self, root: str) -> bool:
+    def _is_ours(self, root: str) -> bool:
         return any(is_below(root, each) for each in self._roots)
 
-    def _root(self, folder: str) -> str:
+    def _resolve_root(self, folder: str) -> str:
         root = os.path.realpath(os.path.join(self._roots[0], folder))
-        if not os.path.isdir(root) or not self._ours(root):
+        if not os.path.isdir(root) or not self._is_ours(root):
             roots = ", ".join(self._roots)
             raise InvalidInput(f"{folder} is no folder in which this server works; it works in {roots}")
         return root
 
-    async def _chat(self, task: str) -> Chat:
+    async def _require_chat(self, task: str) -> Chat:
         """NotFound for what does not exist, and for chats of other projects."""
         chat = self._agent.chat(task)
-        if not self._ours((await chat.state()).options.root):
+        if not self._is_ours((await chat.state()).options.root):
             raise NotFound(f"there is no task {task!r} here")
         return chat
 
@@ -170,7 +170,7 @@ class TaskTools:
         raise NotFound(f"the task does not wait for {action!r} any more; follow it to see what it waits for")
 
 
-async def _status_of(chat: Chat) -> Reply:
+async def _describe_status(chat: Chat) -> Reply:
     return {"task": chat.id, "status": await chat.status()}
 
 
@@ -217,7 +217,7 @@ def describe_event(event: e.Event) -> str:
             return ""
 
 
-def action_of(action: e.OpenAction) -> dict[str, Any]:
+def find_action(action: e.OpenAction) -> dict[str, Any]:
     """Return an open action of a task, with the fields that an answer needs."""
     fields = {"action": action.action, "kind": action.kind, "text": action.text, "options": list(action.options)}
     if action.kind != "permission":
@@ -225,7 +225,7 @@ def action_of(action: e.OpenAction) -> dict[str, Any]:
     return {**fields, "tool": action.name, "reason": action.reason, "severity": action.severity, "hash": action.hash}
 
 
-def change_of(file_diff: FileDiff) -> dict[str, Any]:
+def describe_change(file_diff: FileDiff) -> dict[str, Any]:
     fields = {name: getattr(file_diff.change, name) for name in ("path", "action", "added", "removed")}
     diff = "\n".join(line for hunk in file_diff.hunks for line in (hunk.header, *hunk.lines))
     return {**fields, "diff": diff, "notes": list(file_diff.notes)}

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey
-from treadle.diff.changes import change_lines, merge_changes
-from treadle.frontends.presentation.notices import QUIET, as_call, cost, end, notice
+from treadle.diff.changes import format_changes, merge_changes
+from treadle.frontends.presentation.notices import QUIET, as_call, describe_end, format_cost, make_notice
 from treadle.frontends.presentation.overview import Overview, apply_event
 from treadle.frontends.presentation.styled import Colour
 from treadle.protocol import events as e
@@ -126,7 +126,7 @@ class Conversation:
         self.view = self._complete_actions(self.view, apply_event(self.view, envelope), envelope.data)
         self._show(envelope)
 
-    def messages(self) -> list[UserBlock]:
+    def list_messages(self) -> list[UserBlock]:
         """The messages of the person that the chat can go back to, oldest first."""
         user_blocks = (block for block in self.blocks if isinstance(block, UserBlock))
         return [block for block in user_blocks if block.source == "person" and block.seq]
@@ -155,7 +155,7 @@ class Conversation:
             case e.UserMessage():
                 self._show_message(event, seq)
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
-                self._call(event, now)
+                self._update_call(event, now)
             case e.CheckStarted(check=check, command=command):
                 self._add_call(ShownCall(key=check, name="check", summary=command, began_ms=now), seq)
             case e.CheckCompleted():
@@ -183,7 +183,7 @@ class Conversation:
                     self._change_call(call, lambda shown_call: replace(shown_call, waits=False))
                 elif isinstance(event, e.SessionRewound):
                     self._hide_blocks_from(event.message)
-                if styled_notice := notice(event):
+                if styled_notice := make_notice(event):
                     mark: Literal["", "error"] = "error" if isinstance(event, e.SessionError) else ""
                     self._add(Note(text=styled_notice[0], colour=styled_notice[1], mark=mark, seq=seq))
 
@@ -198,13 +198,13 @@ class Conversation:
     def _end_run(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
         self._drop()
         view, seconds = self.view, (envelope.time_ms - self.view.began_ms) / 1000
-        spent = cost(view.run_usage, view.turns, view.calls, seconds)
+        spent = format_cost(view.run_usage, view.turns, view.calls, seconds)
         uncounted = {path: replace(self._files[path], added=0, removed=0) for path in self._again}
-        files = change_lines((self._files | uncounted).values(), decode_path, MOST_FILES)
+        files = format_changes((self._files | uncounted).values(), decode_path, MOST_FILES)
         for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
             if block.live:
                 self._put(at, replace(block, live=False))
-        self._add(RunEndBlock(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
+        self._add(RunEndBlock(text=f"{describe_end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
 
     def _hide_blocks_from(self, message: int) -> None:
         """Go back to before a message: hide all later blocks."""
@@ -250,7 +250,9 @@ class Conversation:
                 call = ShownCall(key=request.call, name=request.name, summary=summarize_arguments(request.arguments))
                 self._add_call(call, envelope.seq)
 
-    def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int) -> None:
+    def _update_call(
+        self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int
+    ) -> None:
         fields: dict[str, object] = {}
         match event:
             case e.TrialStart(args_summary=summary):
@@ -331,7 +333,7 @@ def _complete_check(call: ShownCall, completion: e.CheckCompleted) -> ShownCall 
     return replace(call, completion=as_call(completion), output="")
 
 
-def copies(blocks: Sequence[AnyBlock]) -> Iterator[tuple[str, str]]:
+def iterate_copies(blocks: Sequence[AnyBlock]) -> Iterator[tuple[str, str]]:
     """The kind and the text of each part that can be copied; the newest first."""
     for block in reversed(blocks):
         match block:

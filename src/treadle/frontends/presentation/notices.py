@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.base.types import ChatId
-from treadle.chat.budget import spent_of
-from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, total
+from treadle.chat.budget import format_spent
+from treadle.diff.changes import ASIDE, Aside, count, format_changes, is_folder, sort_out, sum_stats
 from treadle.errors import TreadleError
-from treadle.frontends.presentation.styled import Colour, Line, Span, line
+from treadle.frontends.presentation.styled import Colour, Line, Span, make_line
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.files import decode_path
@@ -38,59 +38,65 @@ _ENDS: dict[e.EndReason, str] = {
 }
 
 
-def notice(event: e.Event) -> tuple[str, Colour] | None:
+def make_notice(event: e.Event) -> tuple[str, Colour] | None:
     """The line and its colour; None for events that are shown in another way or not at all."""
     match event:
         case e.TurnRetry(error_class="worker_lost"):
             return "the worker before was lost during a model call; the call is made again", "yellow"
         case e.TurnRetry():
             again = f"; again in {event.delay_s:.1f} s" if event.delay_s else ""
-            error_text = f"({inert_line(event.error_class, 60)}): {inert_line(event.message, 300)}"
+            error_text = f"({make_inert_line(event.error_class, 60)}): {make_inert_line(event.message, 300)}"
             return f"retry {event.attempt} {error_text}{again}", "yellow"
         case e.SessionError():
-            return f"error ({inert_line(event.error_class, 60)}): {inert(event.message)[:LONGEST_ERROR]}", "red"
+            return (
+                f"error ({make_inert_line(event.error_class, 60)}): {make_inert(event.message)[:LONGEST_ERROR]}",
+                "red",
+            )
         case e.Interrupted(by=by):
-            return f"stopping (asked by {inert_line(by, 40)}) …", "yellow"
+            return f"stopping (asked by {make_inert_line(by, 40)}) …", "yellow"
         case e.LimitWarning() | e.LimitReached():
             word = "limit reached" if isinstance(event, e.LimitReached) else "warning"
-            return f"{word}: {spent_of(event)} of this {event.scope} used", "yellow"
+            return f"{word}: {format_spent(event)} of this {event.scope} used", "yellow"
         case e.LimitExtended(turns=turns, by=by):
-            return f"{turns} more turns (by {inert_line(by, 40)})", "dim"
+            return f"{turns} more turns (by {make_inert_line(by, 40)})", "dim"
         case e.ModelNotice(text=text):
-            return f"note: {inert_line(text, 500)}", "yellow"
+            return f"note: {make_inert_line(text, 500)}", "yellow"
         case e.SandboxNotice(text=text, lowered=lowered):
-            return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
+            return f"note: {make_inert_line(text, 500)}", "yellow" if lowered else "dim"
         case e.JobEnded(ending=ending, code=code):
-            details = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
+            details = "".join(f"; would have been asked for: {make_inert_line(each, 200)}" for each in event.concerns)
             details += f"; {count(event.pending, 'change')} not committed yet" if event.pending else ""
             ending_text = f"{f'exit {code}' if ending == 'exited' else ending}{details}"
-            return f"background command {inert_line(event.job, 40)}: {ending_text}", "yellow" if details else "dim"
+            return f"background command {make_inert_line(event.job, 40)}: {ending_text}", "yellow" if details else "dim"
         case e.JobSettled(outcome=outcome):
             outcome_text = {"refused": "not committed: the same files changed in the project"}.get(outcome, outcome)
-            return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
+            return f"changes of the background command {make_inert_line(event.job, 40)}: {outcome_text}", "dim"
         case e.SubagentCompleted():
-            return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
+            return f"   └ {_describe_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
         case e.GuardNotice(action=action):
             ending_text = "; it was asked to stop that" if action == "nudge" else " without progress"
             return f"the model repeats itself{ending_text}", "yellow"
         case e.RecordLost(lost_type=lost_type, reason=reason):
-            return f"a damaged record was left out ({inert_line(lost_type, 60)}): {inert_line(reason, 300)}", "red"
+            return (
+                f"a damaged record was left out ({make_inert_line(lost_type, 60)}): {make_inert_line(reason, 300)}",
+                "red",
+            )
         case e.CompactionStart():
             return "summing up the conversation to make room …", "dim"
         case e.CompactionComplete(success=True):
             return f"summed up: {event.tokens_before:,} → {event.tokens_after:,} tokens", "dim"
         case e.CompactionComplete(error=error):
-            return f"summing up failed: {inert_line(error, 300)}", "yellow"
+            return f"summing up failed: {make_inert_line(error, 300)}", "yellow"
         case e.OptionsChanged(changes=changes) if changes:
-            return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+            return f"changed: {make_inert_line(', '.join(sorted(changes)), 200)}", "dim"
         case e.PermissionCompleted(decision="deny", by=by, feedback=feedback) if by != "policy":
             # The line of a call that the policy refuses says so, and why.
-            return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
+            return f"not allowed{': ' + make_inert_line(feedback, 300) if feedback else ''}", "yellow"
         case _:
-            return _project_notice(event)
+            return _make_project_notice(event)
 
 
-def _project_notice(event: e.Event) -> tuple[str, Colour] | None:
+def _make_project_notice(event: e.Event) -> tuple[str, Colour] | None:
     """The same for events about files, and about going back."""
     match event:
         case e.SessionImported():
@@ -98,23 +104,23 @@ def _project_notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.Undone() | e.Redone() | e.ChangesKept():
             word = {e.Undone: "undone", e.Redone: "redone", e.ChangesKept: "kept"}[type(event)]
             if event.error:
-                return f"not {word}: {inert_line(event.error, 300)}", "yellow"
+                return f"not {word}: {make_inert_line(event.error, 300)}", "yellow"
             conflicts_text = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
             changes_text = count(event.total or len(event.files), "change")
             return f"{word}: {changes_text}{conflicts_text}", "yellow" if conflicts_text else "dim"
         case e.SessionRewound(message=message, by=by):
-            return f"the conversation went back to before message {message} (by {inert_line(by, 40)})", "dim"
+            return f"the conversation went back to before message {message} (by {make_inert_line(by, 40)})", "dim"
         case e.WorkspaceConflict(conflicts=conflicts):
-            names = ", ".join(inert_line(decode_path(each.path), 80) for each in conflicts[:5])
+            names = ", ".join(make_inert_line(decode_path(each.path), 80) for each in conflicts[:5])
             return f"nothing was changed, because the same files were edited in the meantime: {names}", "yellow"
         case e.GitBranchCreated(branch=branch, previous=previous):
-            suffix = f", before that {inert_line(previous, 80)}" if previous else ""
-            return f"on the git branch {inert_line(branch, 120)}{suffix}", "dim"
+            suffix = f", before that {make_inert_line(previous, 80)}" if previous else ""
+            return f"on the git branch {make_inert_line(branch, 120)}{suffix}", "dim"
         case _:
             return None
 
 
-def _child(event: e.SubagentCompleted) -> str:
+def _describe_child(event: e.SubagentCompleted) -> str:
     """A chat that a call began, when it rests."""
     facts = (
         _ENDS[event.reason],
@@ -123,23 +129,23 @@ def _child(event: e.SubagentCompleted) -> str:
         "committed" if event.committed else "",
         count(event.turns, "turn"),
         f"${event.usage.usd:.4f}" if event.usage.usd else "",
-        inert_line(event.chat, 80),
+        make_inert_line(event.chat, 80),
     )
-    return f"[{event.number}] {inert_line(event.title, 60)}: {' · '.join(filter(None, facts))}"
+    return f"[{event.number}] {make_inert_line(event.title, 60)}: {' · '.join(filter(None, facts))}"
 
 
 def describe_changes(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
     """Return the files that a run changed, and the commands that undo them (W-04) and commit them from a world."""
-    lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
+    lines = format_changes(files, lambda path: make_inert_line(decode_path(path), 200), MOST_CHANGED)
     if not lines:
         return []
-    lines.append(f"changed in all: {summary(files)} · undo: treadle undo {chat}")
+    lines.append(f"changed in all: {summarize_changes(files)} · undo: treadle undo {chat}")
     return [*lines, f"all of it in a world; into the project: treadle world commit {world}"] if world else lines
 
 
-def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
+def describe_living_jobs(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
     """The background commands that a run leaves, and how to end them (S-14); of ended ones what is not committed."""
-    names = [(job.pending, inert_line(job.job, 40), inert_line(job.command, 120)) for job in jobs]
+    names = [(job.pending, make_inert_line(job.job, 40), make_inert_line(job.command, 120)) for job in jobs]
     lines = [f"in the background: {job} {command}" for pending, job, command in names if not pending]
     lines += [f"stop: treadle jobs {chat} --stop"] if lines else []
     pending_jobs = [each for each in names if each[0]]
@@ -147,27 +153,27 @@ def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
     return lines + [f"commit: treadle jobs {chat} --commit {job}" for _, job, _ in pending_jobs[:1]]
 
 
-def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:
+def summarize_changes(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:
     """How many files, how many lines came and went, and how many files are only counted."""
     parts = sort_out(files, aside)
-    stat = total(parts.reported_files, ())
+    stat = sum_stats(parts.reported_files, ())
     real = sum(not is_folder(file) for file in parts.reported_files)
     counts_text = f"{count(real, 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
     return "; ".join([*([counts_text] if parts.reported_files or not parts.counts else []), *parts.counts])
 
 
-def waiting(action: e.OpenAction) -> list[str]:
+def describe_request(action: e.OpenAction) -> list[str]:
     match action.kind:
         case "external_tool":
-            call = inert_line(action.tool_call_id)
-            head = f"waits for the result of {inert_line(action.name, 64)} (tool call {call})"
-            body = [f"{name} = {inert_line(str(value), 300)}" for name, value in action.arguments.items()]
+            call = make_inert_line(action.tool_call_id)
+            head = f"waits for the result of {make_inert_line(action.name, 64)} (tool call {call})"
+            body = [f"{name} = {make_inert_line(str(value), 300)}" for name, value in action.arguments.items()]
         case "permission":
             head = "waits for your approval of"
-            body = [*inert(action.text).split("\n"), *why_asked(action)]
+            body = [*make_inert(action.text).split("\n"), *explain_question(action)]
         case "user_input":
-            head = f"asks: {inert(action.text)}"
-            body = [f"{number} {inert_line(option, 300)}" for number, option in enumerate(action.options, 1)]
+            head = f"asks: {make_inert(action.text)}"
+            body = [f"{number} {make_inert_line(option, 300)}" for number, option in enumerate(action.options, 1)]
     return [head, *(f"  {line}" for line in body)]
 
 
@@ -176,31 +182,31 @@ def is_late_answer(error: TreadleError) -> bool:
     return not _LATE.isdisjoint((error.code, getattr(error, "reason", "")))
 
 
-def chosen_option(action: e.OpenAction, typed: str) -> str:
+def resolve_option(action: e.OpenAction, typed: str) -> str:
     """Resolve a typed answer: the number of an option stands for that option."""
     number = int(typed) if typed.isdecimal() and len(typed) < 4 and typed not in action.options else 0
     return action.options[number - 1] if 1 <= number <= len(action.options) else typed
 
 
-def why_asked(action: e.OpenAction) -> list[str]:
+def explain_question(action: e.OpenAction) -> list[str]:
     """Why a person is asked, and what a standing answer would cover and what not (S-07)."""
-    lines = [f"severity: {inert_line(action.severity, 20)}"] if action.severity not in ("", "none") else []
+    lines = [f"severity: {make_inert_line(action.severity, 20)}"] if action.severity not in ("", "none") else []
     if action.reason:
-        lines.append(f"asked because: {inert_line(action.reason, 500)}")
+        lines.append(f"asked because: {make_inert_line(action.reason, 500)}")
     for number, offer in enumerate(action.offers, 1):
-        leaves = f"; not: {inert_line(offer.leaves, 300)}" if offer.leaves else ""
+        leaves = f"; not: {make_inert_line(offer.leaves, 300)}" if offer.leaves else ""
         once = ", for this call alone" if offer.open_scopes == ("once",) else ""
-        lines.append(f"rule {number} would allow: {inert_line(offer.covers, 300)}{once}{leaves}")
+        lines.append(f"rule {number} would allow: {make_inert_line(offer.covers, 300)}{once}{leaves}")
     return lines
 
 
-def how_to_answer(chat: ChatId, action: e.OpenAction) -> str:
+def suggest_answer(chat: ChatId, action: e.OpenAction) -> str:
     if action.kind == "permission":
         return f"treadle approve {chat} (or with --deny)"
     return f"treadle resume {chat} {'--results FILE' if action.kind == 'external_tool' else '--answer TEXT'}"
 
 
-def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
+def format_cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
     parts = (
         f"{turns} {'turn' if turns == 1 else 'turns'}",
         f"{calls} {'call' if calls == 1 else 'calls'}",
@@ -211,11 +217,11 @@ def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
     return " · ".join(filter(None, parts))
 
 
-def end(idle: e.SessionIdle) -> str:
-    return inert_line(idle.why, 300) or _ENDS[idle.reason]
+def describe_end(idle: e.SessionIdle) -> str:
+    return make_inert_line(idle.why, 300) or _ENDS[idle.reason]
 
 
-def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:
+def suggest_next_step(chat: ChatId, reason: e.EndReason) -> str:
     if reason in ("done", "task_complete", "superseded"):
         return f"say more: treadle run --chat {chat} PROMPT"
     if reason == "turn_cap":
@@ -223,7 +229,7 @@ def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:
     return f"go on: treadle run --chat {chat} PROMPT"
 
 
-def call_lines(name: str, summary: str, completion: e.ExecutionComplete, width: int) -> list[Line]:
+def format_call_lines(name: str, summary: str, completion: e.ExecutionComplete, width: int) -> list[Line]:
     """The call and what it left, in lines of at most about `width` columns; nothing for a quiet call."""
     if name in QUIET and completion.success:
         return []
@@ -233,19 +239,19 @@ def call_lines(name: str, summary: str, completion: e.ExecutionComplete, width: 
         outcome = f"+{completion.diff_stat.added} {MINUS}{completion.diff_stat.removed}"
     if completion.duration_ms >= 1000:
         outcome = ", ".join(filter(None, (outcome, f"{completion.duration_ms / 1000:.1f} s")))
-    outcome = inert_line(outcome, 100)
-    touched = inert_line(summary, max(20, width - len(name) - len(outcome) - 6))
+    outcome = make_inert_line(outcome, 100)
+    touched = make_inert_line(summary, max(20, width - len(name) - len(outcome) - 6))
     outcome = f"… {outcome}" if outcome and not touched.endswith("…") else outcome
-    parts = [mark, Span(inert_line(name, 64), ("bold",)), Span(touched), Span(outcome, ("dim",))]
+    parts = [mark, Span(make_inert_line(name, 64), ("bold",)), Span(touched), Span(outcome, ("dim",))]
     head = tuple(each for part in parts if part.text for each in (Span(" "), part))[1:]
     return [head, *_glimpse(name, completion, width)]
 
 
-def check_lines(command: str, completion: e.CheckCompleted, width: int) -> list[Line]:
+def format_check_lines(command: str, completion: e.CheckCompleted, width: int) -> list[Line]:
     """A check looks like the call that it would be if the model had made it."""
     if completion.success and command == e.DIAGNOSTICS:
         return []  # that changed files have no errors is nothing to talk about
-    return call_lines("check", command, as_call(completion), width)
+    return format_call_lines("check", command, as_call(completion), width)
 
 
 def as_call(check: e.CheckCompleted) -> e.ExecutionComplete:
@@ -257,36 +263,36 @@ def as_call(check: e.CheckCompleted) -> e.ExecutionComplete:
 def _glimpse(name: str, completion: e.ExecutionComplete, width: int) -> list[Line]:
     """The first lines of a call's diff, or the last of its output."""
     if completion.diff_stat is not None and not completion.effect:
-        return _diff(completion.result, width)
+        return _render_diff(completion.result, width)
     if completion.success and name != "run_command":
         return []
-    output, _, changes = inert(completion.result or completion.error).rstrip("\n").partition(CHANGED)
+    output, _, changes = make_inert(completion.result or completion.error).rstrip("\n").partition(CHANGED)
     lines = output.split("\n")
     if name == "run_command" and lines[-1].startswith("[exit "):
         lines.pop()
     lines = [line for line in lines if line.strip() and line != "(no output)"]
-    head = inert_line(completion.result_summary or completion.error)
-    if not completion.success and lines == [inert(completion.error)] == [head]:
+    head = make_inert_line(completion.result_summary or completion.error)
+    if not completion.success and lines == [make_inert(completion.error)] == [head]:
         lines = []  # the line of the call already says it
     if (hidden := len(lines) - OUTPUT_LINES) > 0:
         lines = [f"… {count(hidden, 'more line')}", *lines[-OUTPUT_LINES:]]
     touched = [line for line in changes.split("\n") if line and line[0] != "["]
-    return [_bar(each, width) for each in (*lines, *touched[:OUTPUT_LINES])]
+    return [_format_bar(each, width) for each in (*lines, *touched[:OUTPUT_LINES])]
 
 
-def _bar(text: str, width: int) -> Line:
-    return line(f"  │ {inert_line(text.replace(chr(9), '    '), width - 4)}", "dim")
+def _format_bar(text: str, width: int) -> Line:
+    return make_line(f"  │ {make_inert_line(text.replace(chr(9), '    '), width - 4)}", "dim")
 
 
-def _diff(result: str, width: int) -> list[Line]:
-    lines = inert(result).split("\n")
+def _render_diff(result: str, width: int) -> list[Line]:
+    lines = make_inert(result).split("\n")
     start = next((number for number, each in enumerate(lines) if each.startswith("@@")), len(lines))
     if start == len(lines):  # a change that recovery found made: there is no diff, but something to say
-        return [_bar(each, width) for each in lines if each.strip()]
+        return [_format_bar(each, width) for each in lines if each.strip()]
     changed_lines = [each for each in lines[start:] if not each.startswith("@@")]
     shown_lines: list[Line] = []
     for each in changed_lines[:DIFF_LINES]:
-        text = inert_line(each.replace("\t", "    "), width - 4)
+        text = make_inert_line(each.replace("\t", "    "), width - 4)
         shown_lines.append((Span("  │ ", ("dim",)), Span(text, (_COLOURS.get(each[:1], "dim"),))))
     hidden = len(changed_lines) - DIFF_LINES
-    return [*shown_lines, line(f"  │ … {hidden} more lines", "dim")] if hidden > 0 else shown_lines
+    return [*shown_lines, make_line(f"  │ … {hidden} more lines", "dim")] if hidden > 0 else shown_lines

@@ -9,7 +9,7 @@ from treadle.base.types import ChatId
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.subagent_events import children_of
+from treadle.protocol.subagent_events import decode_children
 from treadle.protocol.views import QueueItem
 
 
@@ -37,7 +37,7 @@ class Overview(msgspec.Struct, frozen=True):
     last_end: str = ""
 
 
-def usage_of(event: e.Event) -> Usage | None:
+def get_usage(event: e.Event) -> Usage | None:
     """The cost that a recorded event adds to its chat; None if it adds nothing."""
     spending = e.TurnEnd | e.TurnRetry | e.ModelCall | e.CompactionComplete | e.SubagentCompleted
     return event.usage if isinstance(event, spending) else None
@@ -45,7 +45,7 @@ def usage_of(event: e.Event) -> Usage | None:
 
 def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
     event = envelope.data
-    if (spent := usage_of(event)) is not None:
+    if (spent := get_usage(event)) is not None:
         view = replace(view, usage=view.usage + spent, run_usage=view.run_usage + spent)
     match event:
         case e.SessionCreated(options=options):
@@ -68,7 +68,7 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             activity = "thinking" if isinstance(event, e.ReasoningDelta) else "answering"
             return view if view.activity == activity else replace(view, activity=activity)
         case e.ExecutionStart(name=name, plan=plan):
-            new_children = tuple(child.chat for child in children_of(plan) if child.chat not in view.children)
+            new_children = tuple(child.chat for child in decode_children(plan) if child.chat not in view.children)
             return replace(view, activity=f"running {name}", busy=True, children=(*view.children, *new_children))
         case e.TrialStart(name=name):
             return replace(view, activity=f"running {name}", busy=True)
@@ -92,16 +92,16 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
         case e.JobEnded(job=job):
             return replace(view, jobs=tuple(each for each in view.jobs if each != job))
         case e.PermissionCompleted() | e.UserInputCompleted():
-            still = _actions(view.actions, event)
+            still = _update_actions(view.actions, event)
             return replace(view, actions=still, activity=view.activity if still else "working")
         case e.QueueChanged():
-            return replace(view, queue=_queue(view.queue, event))
+            return replace(view, queue=_update_queue(view.queue, event))
         case e.RunEnd(reason=reason):
             steps = () if all(step.status == "done" for step in view.plan) else view.plan
             view = replace(view, busy=False, stopping=False, activity="", last_end=reason)
             return replace(view, plan=steps, actions=(), children=())
         case _:
-            return replace(view, actions=_actions(view.actions, event))
+            return replace(view, actions=_update_actions(view.actions, event))
 
 
 def _begin_run(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
@@ -110,7 +110,7 @@ def _begin_run(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
     return replace(view, turns=0, calls=0, run_usage=Usage())
 
 
-def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueItem, ...]:
+def _update_queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueItem, ...]:
     match event.op:
         case "added":
             return (*queue, QueueItem(event.id, event.content, event.delivery))
@@ -123,7 +123,7 @@ def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueIt
             return (*promoted, *(item for item in queue if item.id != event.id))
 
 
-def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenAction, ...]:
+def _update_actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenAction, ...]:
     """Open actions as the log tells them; `action_required` tells all of them at once, and with more of each."""
     added_actions: tuple[e.OpenAction, ...] = ()
     match event:

@@ -8,7 +8,7 @@ from rich.console import Group as RichGroup
 from rich.style import StyleType
 from rich.text import Text as RichText
 
-from treadle.base.inert import inert
+from treadle.base.inert import make_inert
 
 __all__ = ["Drawable", "Group", "RichText", "Text"]
 
@@ -19,10 +19,10 @@ class Text(RichText):
     """Rich's text. The lines, parts and copies that Rich makes of it are inert too."""
 
     def __init__(self, text: str = "", style: StyleType = "", **layout: Any) -> None:
-        super().__init__(inert(text), style, **layout)
+        super().__init__(make_inert(text), style, **layout)
 
     def append(self, text: RichText | str, style: StyleType | None = None) -> Self:
-        super().append(inert(text) if isinstance(text, str) else text, style)
+        super().append(make_inert(text) if isinstance(text, str) else text, style)
         return self
 
     @classmethod

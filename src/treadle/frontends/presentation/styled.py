@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.protocol.choices import Mode
 
 Colour = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
@@ -17,17 +17,17 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 
-def line(text: str, *colours: Colour) -> Line:
+def make_line(text: str, *colours: Colour) -> Line:
     """A line that looks the same from end to end."""
     return (Span(text, colours),)
 
 
-def spans(*parts: str | Span) -> Line:
+def join_spans(*parts: str | Span) -> Line:
     """A line of several looks; plain text needs none."""
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
-def tail(text: str, width: int) -> str:
+def shorten_to_tail(text: str, width: int) -> str:
     """The end of a path, or of a name, says more than its beginning."""
     return text if len(text) <= width else f"…{text[1 - width :]}"
 
@@ -49,16 +49,16 @@ _STATUS_WORDS = {
 }
 
 
-def model_name(ref: str, width: int = 0) -> str:
+def format_model_name(ref: str, width: int = 0) -> str:
     """A model; one that is a file by the file's own name: which folder it lies in says little."""
-    provider, colon, name = inert_line(ref).partition(":")
+    provider, colon, name = make_inert_line(ref).partition(":")
     if colon and name.startswith(("/", "./", "../", "~")):
         name = name.rpartition("/")[2]
     if 0 < width < len(f"{provider}{colon}{name}"):
-        name = tail(name, max(6, width - len(provider) - 1))
+        name = shorten_to_tail(name, max(6, width - len(provider) - 1))
     return f"{provider}{colon}{name}"
 
 
-def status_words(status: str) -> str:
+def describe_status(status: str) -> str:
     """The status of a chat in words for people; programs read the status itself."""
     return _STATUS_WORDS.get(status, status)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.workspace.paths.resolve import locate, root_changed_error
+from treadle.adapters.workspace.paths.resolve import locate, make_root_changed_error
 from treadle.base import host_patterns
 from treadle.base.file_system import is_below
 from treadle.errors import InvalidInput
@@ -42,7 +42,7 @@ class Admission(msgspec.Struct, frozen=True):
 
     def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
         base_options = self.options if user == LOCAL else msgspec.structs.replace(self.options, root="")
-        checked = self.change(user, changes)
+        checked = self.resolve_changes(user, changes)
         if user != LOCAL and base_options.world and not checked.get("world", base_options.world):
             raise InvalidInput("On this server every chat works in a world; leave 'world' out.")
         if not checked.get("model", base_options.model):
@@ -52,7 +52,7 @@ class Admission(msgspec.Struct, frozen=True):
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
 
-    def work(self, user: str, options: ChatOptions) -> None:
+    def require_world(self, user: str, options: ChatOptions) -> None:
         """Where chats work in worlds, a project changes by commits alone: InvalidInput in a chat of one without."""
         if user != LOCAL and self.options.world and options.root and not options.world:
             raise InvalidInput("On this server chats work in worlds, and this one has none; begin another one.")
@@ -60,21 +60,21 @@ class Admission(msgspec.Struct, frozen=True):
     def alter(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         if user != LOCAL and self.options.world and "root" in changes:
             raise InvalidInput("On this server a chat stays in its world; begin another one for another root.")
-        return self.change(user, changes)
+        return self.resolve_changes(user, changes)
 
-    def change(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_changes(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The options that a user wants, checked; the root without links, and bound to the folder that it is now."""
         checked = dict(changes)
         if checked.get("root"):
-            checked["root"], checked["root_id"] = self._root(user, checked["root"])
+            checked["root"], checked["root_id"] = self._resolve_root(user, checked["root"])
         if checked.get("model"):
-            self.model(user, checked["model"])
+            self.check_model(user, checked["model"])
         if user != LOCAL:
             for name, strict in STRICT.items():
                 if name in checked and checked[name] not in (getattr(self.options, name), strict):
                     raise InvalidInput(f"How commands are confined is set by the server; leave {name!r} out.")
             for rule in checked.get("rules", ()):
-                self.scope(user, rule.get("scope", "chat"))
+                self.check_scope(user, rule.get("scope", "chat"))
                 if rule.get("tool") == NETWORK_TOOL and rule.get("effect") == "allow":
                     self.reach(user, host_patterns.read(rule.get("pattern", "")))
         if "network" in checked:
@@ -82,10 +82,10 @@ class Admission(msgspec.Struct, frozen=True):
             self.reach(user, checked["network"])
         return checked
 
-    def operator(self, user: str) -> bool:
+    def is_operator(self, user: str) -> bool:
         return user == LOCAL or user in self.operators
 
-    def scope(self, user: str, scope: RuleScope) -> None:
+    def check_scope(self, user: str, scope: RuleScope) -> None:
         """Rules beyond a chat are kept for everybody who uses this home."""
         if user != LOCAL and scope not in ("once", "chat"):
             raise InvalidInput("On this server a rule can hold for a chat, not beyond it.")
@@ -95,11 +95,11 @@ class Admission(msgspec.Struct, frozen=True):
         if user == LOCAL or not network or default_network is True or network == default_network:
             return
         allowed_hosts = (*self.network, *(default_network or ()))
-        if isinstance(network, bool) or not host_patterns.within(network, allowed_hosts):
+        if isinstance(network, bool) or not host_patterns.is_within(network, allowed_hosts):
             hint = f" Open to you: {', '.join(allowed_hosts)}." if allowed_hosts else ""
             raise InvalidInput(f"The server sets the hosts that commands may reach (serve_network).{hint}")
 
-    def highest(self, user: str, root: str) -> str:
+    def find_open_folder(self, user: str, root: str) -> str:
         """The folder that is open to the user and holds the root; empty: all are. InvalidInput if there is none."""
         if user == LOCAL and (not self.roots or root == self.options.root):
             return ""
@@ -116,24 +116,24 @@ class Admission(msgspec.Struct, frozen=True):
         if location is None:
             return
         if options.root_id and location[1] != options.root_id:
-            raise root_changed_error(options.root)
-        self.highest(user, location[0])
+            raise make_root_changed_error(options.root)
+        self.find_open_folder(user, location[0])
 
-    def _root(self, user: str, path: str) -> tuple[str, str]:
+    def _resolve_root(self, user: str, path: str) -> tuple[str, str]:
         if not os.path.isabs(path):
             raise InvalidInput(f"The root {path!r} must be an absolute path.")
         location = locate(path)
         root, identity = location or (os.path.realpath(path), "")
         check_root_name(root)
-        allowed_root = self.highest(user, root)
+        allowed_root = self.find_open_folder(user, root)
         if location is None and not self.shared:
             raise InvalidInput(f"The root {path!r} is no folder of the server.")
         if not allowed_root and (root == "/" or root == os.path.realpath(Path.home())):
             raise InvalidInput(f"{path!r} is a whole disk or a home folder; name a project in it.")
         return root, identity
 
-    def model(self, user: str, ref: str) -> None:
-        if self.models and not any(_opens(pattern, ref) for pattern in self.models):
+    def check_model(self, user: str, ref: str) -> None:
+        if self.models and not any(_matches_model(pattern, ref) for pattern in self.models):
             raise InvalidInput(f"The model {ref!r} is not open to users of this server.")
         if not self.models and user != LOCAL and _is_program(ref):
             raise InvalidInput(f"The model {ref!r} is a program or a file of the server, which is not open to you.")
@@ -146,7 +146,7 @@ def _is_program(ref: str) -> bool:
     return provider in PROGRAMS or (provider == "local" and name.endswith(_WEIGHTS))
 
 
-def _opens(pattern: str, ref: str) -> bool:
+def _matches_model(pattern: str, ref: str) -> bool:
     """A program or a file has to be meant: `*` alone opens none, and `local:*` no file but the models of that name."""
     names_provider = pattern.startswith(ref.partition(":")[0] + ":")
     is_explicit = names_provider and (_WEIGHTS in pattern or not ref.endswith(_WEIGHTS))

@@ -30,7 +30,7 @@ class StallWatch(_Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._next_look = asyncio.get_running_loop().call_later(STALL_S, self._look)
+        self._next_look = asyncio.get_running_loop().call_later(STALL_S, self._check_progress)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._next_look is not None:
@@ -45,7 +45,7 @@ class StallWatch(_Protocol):
         self._paused, self._unsent = False, 0
         super().resume_writing()
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         if self.transport.get_protocol() is not self:
             return  # it has become a WebSocket, which is watched by itself
         unsent = self.transport.get_write_buffer_size() if self._paused or self.transport.is_closing() else 0
@@ -53,7 +53,7 @@ class StallWatch(_Protocol):
             self.transport.abort()
             return
         self._unsent = unsent
-        self._next_look = asyncio.get_running_loop().call_later(STALL_S, self._look)
+        self._next_look = asyncio.get_running_loop().call_later(STALL_S, self._check_progress)
 
 
 _UNREAD_BODY = (h11.DONE, h11.SEND_BODY)
@@ -87,9 +87,9 @@ class TimedH11Protocol(H11Protocol):
 
     def _has_part(self) -> bool:
         """True if the next request has begun, or an answered one has not ended: its body may come for ever."""
-        return self._lacks_headers() and (self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0]))
+        return self._needs_headers() and (self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0]))
 
-    def _lacks_headers(self) -> bool:
+    def _needs_headers(self) -> bool:
         return self.conn.their_state is h11.IDLE or (self.conn.our_state, self.conn.their_state) == _UNREAD_BODY
 
     def _expect_headers(self) -> None:
@@ -104,7 +104,7 @@ class TimedH11Protocol(H11Protocol):
     def _close_if_late(self) -> None:
         self._headers_due = None
         transport: Any = self.transport
-        if self._lacks_headers() and not transport.is_closing():
+        if self._needs_headers() and not transport.is_closing():
             transport.abort()  # closing would wait for a client that reads nothing
 
 

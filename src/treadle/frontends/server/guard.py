@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.frontends.server.replies import Problem, problem
+from treadle.frontends.server.replies import Problem, build_problem
 from treadle.frontends.server.tokens import Token, Tokens
 from treadle.frontends.server.usage import Metrics
 
@@ -41,7 +41,7 @@ class Guard:
             return await self._app(scope, receive, send)
         began, status = perf_counter(), 500
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]
@@ -55,21 +55,21 @@ class Guard:
         try:
             refusal = await self._check(scope)
             app = self._app if refusal is None else refusal
-            await app(scope, receive, sending)
+            await app(scope, receive, send_with_headers)
         finally:
-            self._metrics.request(scope.get("treadle.route", "other"), scope, status, perf_counter() - began)
+            self._metrics.count_request(scope.get("treadle.route", "other"), scope, status, perf_counter() - began)
 
     async def _check(self, scope: Scope) -> Response | None:
         try:
             headers = Headers(scope=scope)
-            self._origin(headers, self._host(headers))
+            self._check_origin(headers, self._require_host(headers))
             if scope["path"] not in OPEN and not scope["path"].startswith(PAGE_PARTS):
-                scope["treadle.token"] = await self._token(scope, headers)
+                scope["treadle.token"] = await self._require_token(scope, headers)
         except Exception as error:
-            return problem(error)
+            return build_problem(error)
         return None
 
-    def _host(self, headers: Headers) -> str:
+    def _require_host(self, headers: Headers) -> str:
         hosts = headers.getlist("host")
         host = hosts[0].strip().lower() if len(hosts) == 1 else ""
         with suppress(ValueError):
@@ -81,7 +81,7 @@ class Guard:
                 return host
         raise Problem("forbidden_host", "This server does not answer to that name; its operator can add it.")
 
-    def _origin(self, headers: Headers, host: str) -> None:
+    def _check_origin(self, headers: Headers, host: str) -> None:
         """A browser tells the origin of the page that sends; it must be a page of this server."""
         origins = [urlsplit(each.strip().lower() if each.isascii() else "") for each in headers.getlist("origin")]
         is_foreign = any(each.scheme not in ("http", "https") or each.netloc != host for each in origins)
@@ -90,7 +90,7 @@ class Guard:
         if is_foreign:
             raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
 
-    async def _token(self, scope: Scope, headers: Headers) -> Token:
+    async def _require_token(self, scope: Scope, headers: Headers) -> Token:
         authorizations = headers.getlist("authorization")
         kind, _, secret = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
         if kind.lower() == "bearer" and (token := self._tokens.find(secret.strip())) is not None:
@@ -103,6 +103,6 @@ class Guard:
         raise Problem("unauthorized", text, {"www-authenticate": "Bearer"})
 
 
-def token_of(request: Request) -> Token:
+def get_token(request: Request) -> Token:
     token: Token = request.scope["treadle.token"]
     return token

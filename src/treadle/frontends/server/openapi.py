@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle._version import __version__
-from treadle.frontends.server.replies import MAX_KEY, codes
+from treadle.frontends.server.replies import MAX_KEY, list_codes
 from treadle.frontends.server.routing import Route
 from treadle.protocol.events import LIVE, RECORDED
 from treadle.protocol.http_answers import ErrorReply
@@ -51,41 +51,43 @@ def describe(routes: Sequence[Route]) -> bytes:
     events = RECORDED | LIVE
     kinds += [*events.values(), *WORDS]
     _, schemas = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
-    schemas = {name: _plain(schema) for name, schema in schemas.items()}
-    schemas["Envelope"] = _envelope(events)
+    schemas = {name: _flatten_descriptions(schema) for name, schema in schemas.items()}
+    schemas["Envelope"] = _describe_envelope(events)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route, schemas)
     info = {"title": "Treadle", "version": __version__, "description": ABOUT}
     components = {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
     head = {"openapi": "3.1.0", "info": info, "security": [{"token": []}]}
     return msgspec.json.encode({**head, "paths": paths, "components": components})
 
 
-def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    known_codes = codes()
+def _describe_operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    known_codes = list_codes()
     answer: dict[str, Any] = {"description": "Done; there is no body."}
     if route.reply is not None:
-        answer = _json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
+        answer = _describe_json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
     elif route.media_type:
         answer = {"description": "Done.", "content": {route.media_type: {}}}
     operation_id = route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__
-    parameters = _parameters(route, schemas)
+    parameters = _list_parameters(route, schemas)
     operation: dict[str, Any] = {"operationId": operation_id, "summary": route.summary, "tags": [route.tag]}
     operation |= {"parameters": parameters, "responses": {str(route.status): answer}}
     if route.finished is not None:
-        operation["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
+        operation["responses"]["200"] = _describe_json(route.finished, "Done, and this came of it.")
     if route.open:
         operation["security"] = []
     if route.body is not None:
-        content = _json(route.body, "")["content"]
+        content = _describe_json(route.body, "")["content"]
         operation["requestBody"] = {"required": not issubclass(route.body, OptionalBody), "content": content}
     if route.mutates:
         about = "The same request under the same key gets the first answer; another one under it is refused."
         pattern = {"type": "string", "pattern": f"^[ -~]{{1,{MAX_KEY}}}$"}
-        operation["parameters"].append(_header("Idempotency-Key", about, pattern))
+        operation["parameters"].append(_describe_header("Idempotency-Key", about, pattern))
     if route.media_type == "text/event-stream":
-        last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
+        last = _describe_header(
+            "Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0}
+        )
         operation["parameters"].append(last)
     error_codes = {*ANYWHERE, *route.codes, *(() if route.open else ("unauthorized",))}
     error_codes |= {*(WITH_BODY if route.body is not None else ()), *(("operators_only",) if route.operators else ())}
@@ -95,7 +97,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         by_status.setdefault(known_codes[code][0], []).append(code)
     for status, group in sorted(by_status.items()):
         if str(status) not in operation["responses"]:
-            refusal = _json(ErrorReply, "; ".join(f"`{code}`: {known_codes[code][1]}" for code in group))
+            refusal = _describe_json(ErrorReply, "; ".join(f"`{code}`: {known_codes[code][1]}" for code in group))
             if route.path == "/readyz":
                 content = refusal["content"]["application/json"]
                 content["schema"] = {"anyOf": [content["schema"], {"$ref": REFERENCE.format(name="Health")}]}
@@ -103,12 +105,12 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
+def _describe_json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
     schema = {"$ref": REFERENCE.format(name=kind.__name__)}
     return {"description": about, "content": {"application/json": {"schema": schema}}}
 
 
-def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     """The parameters of the path, and those of the query."""
     number, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
     in_path: list[dict[str, Any]] = [
@@ -118,12 +120,12 @@ def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     query = schemas.get(route.query.__name__, {})
     return in_path + [
-        {"name": name, "in": "query", "required": name in query.get("required", []), "schema": _without_null(schema)}
+        {"name": name, "in": "query", "required": name in query.get("required", []), "schema": _remove_null(schema)}
         for name, schema in query.get("properties", {}).items()
     ]
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     """In a query nothing is null: it is left out."""
     cleaned = {key: value for key, value in schema.items() if not (key == "default" and value is None)}
     if "anyOf" in cleaned:
@@ -134,11 +136,11 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
-def _header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _describe_header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
 
 
-def _envelope(events: dict[str, Any]) -> dict[str, Any]:
+def _describe_envelope(events: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an event on the wire: the type of `data` depends on `type`."""
     variants = [
         {"properties": {"type": {"const": name}, "data": {"$ref": REFERENCE.format(name=kind.__name__)}}}
@@ -159,14 +161,16 @@ def _envelope(events: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(schema: Any) -> Any:
+def _flatten_descriptions(schema: Any) -> Any:
     """One line of prose each, as a docstring has several."""
     if isinstance(schema, dict):
         return {
-            key: " ".join(value.split()) if key == "description" and isinstance(value, str) else _plain(value)
+            key: " ".join(value.split())
+            if key == "description" and isinstance(value, str)
+            else _flatten_descriptions(value)
             for key, value in schema.items()
         }
-    return [_plain(each) for each in schema] if isinstance(schema, list) else schema
+    return [_flatten_descriptions(each) for each in schema] if isinstance(schema, list) else schema
 
 
 # -- the same as a page of HTML, which loads nothing from anywhere ----------------------------------------------------
@@ -184,27 +188,27 @@ def render_docs(document: bytes) -> bytes:
     groups: dict[str, list[str]] = {}
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            groups.setdefault(operation["tags"][0], []).append(_operation_html(method, path, operation))
+            groups.setdefault(operation["tags"][0], []).append(_render_operation(method, path, operation))
     for tag, operations in groups.items():
         parts += [f"<h2>{escape(tag.capitalize())}</h2>", *operations]
     parts.append("<h2>Shapes</h2>")
-    parts += [_schema_html(name, schema) for name, schema in sorted(schemas.items())]
+    parts += [_render_schema(name, schema) for name, schema in sorted(schemas.items())]
     return "\n".join(parts).encode()
 
 
-def _operation_html(method: str, path: str, operation: dict[str, Any]) -> str:
+def _render_operation(method: str, path: str, operation: dict[str, Any]) -> str:
     rows = [
         f"<tr><td><code>{escape(each['name'])}</code><td>{escape(each['in'])}"
-        f"<td>{escape(each.get('description', ''))} {_type_html(each['schema'])}"
+        f"<td>{escape(each.get('description', ''))} {_render_type(each['schema'])}"
         for each in operation["parameters"]
     ]
     if "requestBody" in operation:
         content = operation["requestBody"]["content"]["application/json"]["schema"]
-        rows.append(f"<tr><td><code>body</code><td>JSON<td>{_type_html(content)}")
+        rows.append(f"<tr><td><code>body</code><td>JSON<td>{_render_type(content)}")
     answers: list[str] = []
     for status, answer in operation["responses"].items():
         content = answer.get("content", {}).items()
-        kinds = " ".join(_type_html(each["schema"]) if "schema" in each else escape(kind) for kind, each in content)
+        kinds = " ".join(_render_type(each["schema"]) if "schema" in each else escape(kind) for kind, each in content)
         answers.append(f"<tr><td>{escape(status)}<td>{escape(answer['description'])}<td>{kinds}")
     return (
         f"<details><summary><span class=method>{escape(method.upper())}</span> <code>{escape(path)}</code> "
@@ -213,24 +217,24 @@ def _operation_html(method: str, path: str, operation: dict[str, Any]) -> str:
     )
 
 
-def _type_html(schema: dict[str, Any]) -> str:
+def _render_type(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"<a href='#{escape(name)}'>{escape(name)}</a>"
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            return " or ".join(_type_html(each) for each in schema[word])
+            return " or ".join(_render_type(each) for each in schema[word])
     if "enum" in schema:
         return "<code>" + escape(" | ".join(map(str, schema["enum"]))) + "</code>"
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
-        return "list of " + _type_html(schema["items"])
+        return "list of " + _render_type(schema["items"])
     return escape(str(schema.get("type", "any")))
 
 
-def _schema_html(name: str, schema: dict[str, Any]) -> str:
+def _render_schema(name: str, schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     rows = [
-        f"<tr><td><code>{escape(field)}</code><td>{'' if field in required else 'optional'}<td>{_type_html(kind)}"
+        f"<tr><td><code>{escape(field)}</code><td>{'' if field in required else 'optional'}<td>{_render_type(kind)}"
         for field, kind in schema.get("properties", {}).items()
     ]
     about = escape(schema.get("description", ""))

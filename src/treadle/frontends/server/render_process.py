@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.base.subprocesses import open_pipes
-from treadle.frontends.server.rendering import Kind, plain, render
+from treadle.frontends.server.rendering import Kind, render, render_plain
 
 KEPT = 16 << 20
 PROCESSOR_S = 3.0
@@ -44,7 +44,7 @@ class Rendering:
         self._queue: ThreadPoolExecutor | None = None
         self._process = _RenderProcess(processor_s)
 
-    async def html(
+    async def render_html(
         self, kind: Kind, text: str, language: str = "", *, split: bool = False, numbered: bool = False
     ) -> str:
         text, language = (each.encode("utf-8", "replace").decode() for each in (text, language))
@@ -58,9 +58,9 @@ class Rendering:
         result = asyncio.wrap_future(job)
         await asyncio.wait((result,), timeout=self._queue_s)
         if job.cancel():  # others came first, and it has not begun
-            return plain(text)
+            return render_plain(text)
         if (html := await result) is None:
-            return plain(text)
+            return render_plain(text)
         if len(html) <= self._most and key not in self._kept:
             self._kept[key] = html
             self._size += len(html)
@@ -96,7 +96,7 @@ class _RenderProcess:
             return None
         except (OSError, EOFError):
             used_up = self.end() == -signal.SIGVTALRM
-            return plain(request.text) if used_up else None
+            return render_plain(request.text) if used_up else None
         except BaseException:
             self.end()
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from treadle.base.inert import LEXERS, inert, inert_line
+from treadle.base.inert import LEXERS, make_inert, make_inert_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -30,38 +30,40 @@ def render(kind: Kind, text: str, language: str = "", *, split: bool = False, nu
     """Takes as long as the text makes it: servers ask `render_process` instead."""
     match kind:
         case "markdown":
-            return markdown(text)
+            return render_markdown(text)
         case "code":
-            return code(text, language, numbered=numbered)
+            return render_code(text, language, numbered=numbered)
         case "diff":
-            return diff_table(inert(text), split=split, coloured=lambda lines, path: _lines(lines, path or language))
+            return make_diff_table(
+                make_inert(text), split=split, coloured=lambda lines, path: _colour_lines(lines, path or language)
+            )
 
 
-def plain(text: str) -> str:
+def render_plain(text: str) -> str:
     """The text as it is, without marks and colours."""
-    return f"<pre class=plain>{escape(inert(text))}</pre>"
+    return f"<pre class=plain>{escape(make_inert(text))}</pre>"
 
 
-def markdown(text: str) -> str:
+def render_markdown(text: str) -> str:
     """A message. One that is too long stays as it is."""
-    safe = inert(text)
+    safe = make_inert(text)
     if len(safe) > MOST_MARKDOWN:
-        return plain(text)
-    return inert(_parser().render(safe))  # once more: Markdown decodes entities such as &#x202e;
+        return render_plain(text)
+    return make_inert(_make_parser().render(safe))  # once more: Markdown decodes entities such as &#x202e;
 
 
-def code(text: str, language: str = "", *, numbered: bool = False) -> str:
+def render_code(text: str, language: str = "", *, numbered: bool = False) -> str:
     """A block of code; `language` is a name or a file name. With `numbered` each line can be found by its number."""
-    lines = inert(text).split("\n")
-    rows = [_diff_line(line) for line in lines] if language.lower() in _DIFFS else _lines(lines, language)
+    lines = make_inert(text).split("\n")
+    rows = [_format_diff_line(line) for line in lines] if language.lower() in _DIFFS else _colour_lines(lines, language)
     if numbered:
         rows = [f'<span class="numbered" data-line="{number}">{row}</span>' for number, row in enumerate(rows, 1)]
     coloured = "\n".join(rows)
-    label = f"<span class=language>{escape(inert_line(language, 40))}</span>" if language else ""
+    label = f"<span class=language>{escape(make_inert_line(language, 40))}</span>" if language else ""
     return f'<div class="code">{label}<pre tabindex="0"><code>{coloured}</code></pre></div>\n'
 
 
-def _diff_line(line: str) -> str:
+def _format_diff_line(line: str) -> str:
     kind = "hunk" if line.startswith("@@") else _DIFF_MARKS.get(line[:1], "")
     if not kind or line.startswith(("+++ ", "--- ")):
         return escape(line)
@@ -69,70 +71,70 @@ def _diff_line(line: str) -> str:
 
 
 @cache
-def _parser() -> "MarkdownIt":
+def _make_parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "typographer": False})
     parser.enable(["table", "strikethrough"])
     parser.validateLink = lambda url: url.strip().lower().startswith(_LINKS)  # type: ignore[method-assign]
     parser.core.ruler.after("inline", "treadle", _rewrite)
-    rules = {"place": _render_place, "task": _render_task, "image": _image}
-    rules |= {"fence": _fence, "code_block": _fence, "th_open": _cell, "td_open": _cell}
+    rules = {"place": _render_place, "task": _render_task, "image": _render_image}
+    rules |= {"fence": _render_fence, "code_block": _render_fence, "th_open": _open_cell, "td_open": _open_cell}
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
     parser.add_render_rule(
-        "link_open", lambda _self, tokens, index, *_: f"<a {_leading_to(tokens[index].attrGet('href'))}>"
+        "link_open", lambda _self, tokens, index, *_: f"<a {_format_link(tokens[index].attrGet('href'))}>"
     )
     parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser
 
 
-def _image(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+def _render_image(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     """An image is named, never loaded: loading it would tell its server who reads."""
     token = tokens[index]
-    return f'<a class="image" {_leading_to(token.attrGet("src"))}>▣ {escape(token.content or "image")}</a>'
+    return f'<a class="image" {_format_link(token.attrGet("src"))}>▣ {escape(token.content or "image")}</a>'
 
 
-def _leading_to(address: object) -> str:
+def _format_link(address: object) -> str:
     """Attributes of a link: where it leads is seen before it is followed, and that site is not told from where."""
     url = escape(str(address or ""), quote=True)
     return f'href="{url}" title="{url}" rel="noopener noreferrer nofollow" target="_blank"'
 
 
-def _cell(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+def _open_cell(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     """How a column is aligned is a class: there are no styles."""
     token = tokens[index]
     aligned = str(token.attrGet("style") or "").rpartition(":")[2]
     return f'<{token.tag} class="{aligned}">' if aligned in ("center", "right") else f"<{token.tag}>"
 
 
-def _fence(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+def _render_fence(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     token = tokens[index]
-    return code(token.content.removesuffix("\n"), token.info.strip().split(" ")[0] if token.info else "")
+    return render_code(token.content.removesuffix("\n"), token.info.strip().split(" ")[0] if token.info else "")
 
 
-def _lines(lines: list[str], language: str) -> list[str]:
+def _colour_lines(lines: list[str], language: str) -> list[str]:
     """Each line as HTML, coloured as its language demands; as it is where the language is not known."""
     text = "\n".join(lines)
-    lexer = _lexer(language) if language and len(text) <= MOST_COLOURED else None
+    lexer = _find_lexer(language) if language and len(text) <= MOST_COLOURED else None
     if lexer is None:
         return [escape(line) for line in lines]
     from pygments import highlight  # type: ignore[import-untyped]
 
-    html_lines = highlight(text, lexer(), _formatter()).split("\n")[: len(lines)]
+    html_lines = highlight(text, lexer(), _make_formatter()).split("\n")[: len(lines)]
     return html_lines if len(html_lines) == len(lines) else [escape(line) for line in lines]
 
 
 @cache
-def _formatter() -> Any:
+def _make_formatter() -> Any:
     from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 
     return HtmlFormatter(nowrap=True)
 
 
 @lru_cache(256)  # bounded: clients choose the names of languages
-def _lexer(language: str) -> Callable[[], Any] | None:
+def _find_lexer(language: str) -> Callable[[], Any] | None:
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -191,14 +193,14 @@ def _link_places(tokens: "list[Token]") -> "Iterator[Token]":
     for token in tokens:
         depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
         if depth == 0 and token.type == "text":
-            yield from _split(token)
+            yield from _split_token(token)
         elif depth == 0 and token.type == "code_inline" and _WHOLE_PLACE.fullmatch(token.content):
-            yield _place(token.content, code=True)
+            yield _make_place(token.content, code=True)
         else:
             yield token
 
 
-def _split(token: "Token") -> "Iterator[Token]":
+def _split_token(token: "Token") -> "Iterator[Token]":
     from markdown_it.token import Token
 
     text, position = token.content, 0
@@ -211,7 +213,7 @@ def _split(token: "Token") -> "Iterator[Token]":
             yield Token("text", "", 0, content=content)
             yield Token("link_close", "a", -1)
         else:
-            yield _place(content, code=False)
+            yield _make_place(content, code=False)
         position = match.start() + len(content)
     if not position:
         yield token
@@ -219,7 +221,7 @@ def _split(token: "Token") -> "Iterator[Token]":
         yield Token("text", "", 0, content=text[position:])
 
 
-def _place(content: str, *, code: bool) -> "Token":
+def _make_place(content: str, *, code: bool) -> "Token":
     from markdown_it.token import Token
 
     path, _, line = content.rpartition(":")
@@ -255,7 +257,7 @@ class _Hunk(msgspec.Struct):
     lines: list[str]
 
 
-def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
+def make_diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
     html_parts: list[str] = []
     path = ""
     rows: list[str] = []
@@ -268,21 +270,21 @@ def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
             html_parts.append(f'<div class="wide" tabindex="0">{table}</div>')
             rows.clear()
 
-    for part in _parts(text.split("\n")):
+    for part in _iterate_parts(text.split("\n")):
         if isinstance(part, _Hunk):
             lines = list(_number_lines(part, path, coloured))
             rows.append(f'<tr class="hunk"><td colspan="{4 if split else 3}">{escape(part.header)}</td></tr>')
-            rows += _render_side_by_side(lines) if split else map(_below, lines)
+            rows += _render_side_by_side(lines) if split else map(_render_row, lines)
         else:
             close()
-            path = _path(part) or path
+            path = _find_path(part) or path
             if about_text := "\n".join(part).strip("\n"):
                 html_parts.append(f'<pre class="about">{escape(about_text)}</pre>')
     close()
     return "".join(html_parts)
 
 
-def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
+def _iterate_parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
     """Hunks, and what stands between them."""
     between: list[str] = []
     at = 0
@@ -310,7 +312,7 @@ def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
         yield between
 
 
-def _path(lines: list[str]) -> str:
+def _find_path(lines: list[str]) -> str:
     new = (line for line in lines if line.startswith("+++ ") and not line.startswith("+++ /dev/null"))
     if line := next(new, ""):
         return line[4:].partition("\t")[0].removeprefix("b/")
@@ -336,14 +338,14 @@ def _number_lines(hunk: _Hunk, path: str, coloured: Coloured) -> Iterator[Line]:
                 yield "\\", 0, 0, f"<i>{escape(line[1:].strip())}</i>"
 
 
-def _cells(number: int, mark: str, html: str) -> str:
+def _render_cells(number: int, mark: str, html: str) -> str:
     kind = _MARKS.get(mark, "note")
     return f'<td class="ln">{number or ""}</td><td class="{kind}"><span class="mark">{mark.strip()}</span>{html}</td>'
 
 
-def _below(line: Line) -> str:
+def _render_row(line: Line) -> str:
     mark, old, new, html = line
-    return f'<tr><td class="ln">{old or ""}</td>{_cells(new, mark, html)}</tr>'
+    return f'<tr><td class="ln">{old or ""}</td>{_render_cells(new, mark, html)}</tr>'
 
 
 def _render_side_by_side(lines: list[Line]) -> Iterator[str]:
@@ -356,14 +358,14 @@ def _render_side_by_side(lines: list[Line]) -> Iterator[str]:
         elif line[0] == "+":
             right.append(line)
         else:
-            yield from starmap(_pair, zip_longest(left_lines, right))
+            yield from starmap(_render_pair, zip_longest(left_lines, right))
             left_lines, right = ([line], []) if line[0] == "-" else ([], [])
             if line[0] != "-" and (line[1] or line[2] or line[3]):
-                yield f"<tr>{_cells(line[1], line[0], line[3])}{_cells(line[2], line[0], line[3])}</tr>"
+                yield f"<tr>{_render_cells(line[1], line[0], line[3])}{_render_cells(line[2], line[0], line[3])}</tr>"
 
 
-def _pair(old: Line | None, new: Line | None) -> str:
+def _render_pair(old: Line | None, new: Line | None) -> str:
     empty = '<td class="ln"></td><td class="none"></td>'
-    old_cells = _cells(old[1], "-", old[3]) if old else empty
-    new_cells = _cells(new[2], "+", new[3]) if new else empty
+    old_cells = _render_cells(old[1], "-", old[3]) if old else empty
+    new_cells = _render_cells(new[2], "+", new[3]) if new else empty
     return f"<tr>{old_cells}{new_cells}</tr>"

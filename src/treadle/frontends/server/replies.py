@@ -10,14 +10,14 @@ from starlette.responses import Response
 
 from treadle import errors
 from treadle.base.logs import log_error, log_traceback
-from treadle.chat.state import ChatState, failure_of, open_actions, status, summary
+from treadle.chat.state import ChatState, build_summary, compute_status, get_failure, list_open_actions
 from treadle.engine.log import Answer
 from treadle.errors import REFUSALS, AlreadyAnswered, RefusalCode, TreadleError
 from treadle.ports.store import ANSWER_MS, Listed, Remembered, Store
 from treadle.protocol import http_answers as a
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
-from treadle.protocol.views import ChatSummary, Status, shown_status
-from treadle.protocol.wire import iso_time, to_wire_form
+from treadle.protocol.views import ChatSummary, Status, get_shown_status
+from treadle.protocol.wire import format_time, to_wire_form
 
 JSON = "application/json"
 ProblemCode = Literal[
@@ -85,7 +85,7 @@ def explain(error: Exception) -> tuple[int, str, str]:
     return 500, "internal", "This is a fault of the server; it was logged."
 
 
-def codes() -> dict[str, tuple[int, str]]:
+def list_codes() -> dict[str, tuple[int, str]]:
     """All codes that a client may see, with their status and meaning."""
     all_codes: dict[str, tuple[int, str]] = dict(PROBLEMS)  # type: ignore[arg-type]
     all_codes |= {code: (REFUSAL_STATUS[code], meaning) for code, meaning in REFUSALS.items()}
@@ -116,11 +116,11 @@ class ApiReply(msgspec.Struct, frozen=True):
     status: int
     body: bytes = b""
 
-    def response(self) -> Response:
+    def make_response(self) -> Response:
         return Response(self.body, self.status, media_type=JSON if self.body else None)
 
 
-def reply(data: object, status: int = 200) -> ApiReply:
+def encode_reply(data: object, status: int = 200) -> ApiReply:
     """With every field in it: nothing is left to be known."""
     return ApiReply(status, msgspec.json.encode(to_wire_form(data)))
 
@@ -128,38 +128,38 @@ def reply(data: object, status: int = 200) -> ApiReply:
 NOTHING = ApiReply(204)
 
 
-def problem(error: Exception) -> Response:
+def build_problem(error: Exception) -> Response:
     status, code, message = explain(error)
     body = msgspec.json.encode(a.ErrorReply(a.ErrorBody(code, message)))
     return Response(body, status, error.headers if isinstance(error, Problem) else None, JSON)
 
 
-def chat_line(listed: Listed) -> a.ChatLine:
-    return _line(listed.summary, shown_status(listed.summary.status, listed.leased))
+def build_chat_line(listed: Listed) -> a.ChatLine:
+    return _build_line(listed.summary, get_shown_status(listed.summary.status, listed.leased))
 
 
-def chat_view(state: ChatState, chat_status: Status, warnings: tuple[str, ...] = ()) -> a.ChatView:
-    line = msgspec.structs.asdict(_line(summary(state), chat_status)) | {"last_error": failure_of(state)}
+def build_chat_view(state: ChatState, chat_status: Status, warnings: tuple[str, ...] = ()) -> a.ChatView:
+    line = msgspec.structs.asdict(_build_line(build_summary(state), chat_status)) | {"last_error": get_failure(state)}
     fields = {name: getattr(state, name) for name in ("options", "queue", "plan", "last_end", "last_why")}
-    return a.ChatView(**line, **fields, actions=open_actions(state), warnings=warnings)
+    return a.ChatView(**line, **fields, actions=list_open_actions(state), warnings=warnings)
 
 
 _SAME = ("title", "model", "root", "archived", "labels", "head", "turns", "usage", "last_error", "deleted")
 """Fields that a line has from the summary as they are."""
 
 
-def _line(line: ChatSummary, chat_status: Status) -> a.ChatLine:
+def _build_line(line: ChatSummary, chat_status: Status) -> a.ChatLine:
     fields = {name: getattr(line, name) for name in _SAME} | {"parent": line.parent.partition("/")[0]}
-    created, updated = iso_time(line.created_ms), iso_time(line.updated_ms)
+    created, updated = format_time(line.created_ms), format_time(line.updated_ms)
     return a.ChatLine(id=line.chat, status=chat_status, created=created, updated=updated, **fields)
 
 
 def build_accepted(state: ChatState, queue_id: str = "", restore: str = "") -> a.Accepted:
     queued = queue_id if any(item.id == queue_id for item in state.queue) else ""
-    return a.Accepted(chat=state.chat, status=status(state), head=state.head, queued=queued, restore=restore)
+    return a.Accepted(chat=state.chat, status=compute_status(state), head=state.head, queued=queued, restore=restore)
 
 
-def message_view(place: int, entry: Entry) -> a.MessageView:
+def build_message_view(place: int, entry: Entry) -> a.MessageView:
     match entry:
         case UserEntry(text=text, seq=seq, source=source):
             return a.MessageView(place=place, role="user", seq=seq, source=source, content=text)
@@ -186,24 +186,24 @@ class Key(msgspec.Struct, frozen=True):
     key: str
     request: str  # The hash of method, path and body.
 
-    def answer(self, make_reply: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
+    def make_answer_builder(self, make_reply: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
         """Return a function that makes the answer to remember from the state of the chat after the request."""
         return lambda state: self.build_remembered(make_reply(state), now_ms)
 
     def build_remembered(self, reply: ApiReply, now_ms: int) -> Remembered:
         return Remembered(self.owner, self.key, self.request, reply.status, reply.body, now_ms)
 
-    def own_id(self, prefix: str, now_ms: int) -> str:
+    def make_id(self, prefix: str, now_ms: int) -> str:
         """An id for what this request makes: the same for every repetition, as long as its answer is remembered."""
         about = f"{self.owner}\n{self.key}\n{self.request}\n{now_ms // ANSWER_MS}"
         return f"{prefix}_{hashlib.sha256(about.encode()).hexdigest()[:32]}"
 
-    def part(self, name: str) -> "Key":
+    def make_step_key(self, name: str) -> "Key":
         """The key of a step of this request. No request has such a key: they are printable."""
         return msgspec.structs.replace(self, key=f"{self.key}\x1f{name}")
 
 
-def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -> Key | None:
+def parse_key(values: list[str], owner: str, method: str, path: str, body: bytes) -> Key | None:
     """The key of a request, or None if it has none. Problem if it cannot be used."""
     if not values:
         return None
@@ -213,7 +213,7 @@ def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -
     return Key(owner, key, hashlib.sha256(f"{method} {path}\n".encode() + body).hexdigest())
 
 
-async def first_answer(store: Store, key: Key) -> ApiReply | None:
+async def find_answer(store: Store, key: Key) -> ApiReply | None:
     remembered = await store.recall(key.owner, key.key)
     return None if remembered is None else repeat_reply(key, remembered)
 

@@ -11,13 +11,22 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.engine.deps import Deps
 from treadle.errors import AlreadyAnswered, TreadleError
-from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.replies import HEADER, ApiReply, Key, Problem, first_answer, key_of, problem, repeat_reply
+from treadle.frontends.server.guard import get_token
+from treadle.frontends.server.replies import (
+    HEADER,
+    ApiReply,
+    Key,
+    Problem,
+    build_problem,
+    find_answer,
+    parse_key,
+    repeat_reply,
+)
 from treadle.frontends.server.service import Service
 from treadle.protocol.http_queries import NoQuery
 from treadle.protocol.http_requests import Body, Nothing, OptionalBody
@@ -37,16 +46,16 @@ class ApiRequest(msgspec.Struct, frozen=True):
     def deps(self) -> Deps:
         return self.service.agent.deps
 
-    def path(self, name: str) -> str:
+    def get_path_parameter(self, name: str) -> str:
         return str(self.request.path_params[name])
 
     async def find_chat(self) -> ChatId:
-        return await self.service.require_own_chat(self.user, self.path("chat"))
+        return await self.service.require_own_chat(self.user, self.get_path_parameter("chat"))
 
     async def load_state(self) -> ChatState:
-        return await self.service.state(self.user, self.path("chat"))
+        return await self.service.load_state(self.user, self.get_path_parameter("chat"))
 
-    def query(self, kind: type[B]) -> B:
+    def get_query(self, kind: type[B]) -> B:
         assert isinstance(self._query, kind)
         return self._query
 
@@ -55,7 +64,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
         """The span from which the request was sent, if it says so."""
         return self.request.headers.get("traceparent", "")
 
-    def body(self, kind: type[B]) -> B:
+    def get_body(self, kind: type[B]) -> B:
         assert isinstance(self._body, kind)
         return self._body
 
@@ -67,10 +76,10 @@ class ApiRequest(msgspec.Struct, frozen=True):
     async def remember_step(self, name: str, reply: ApiReply) -> None:
         """Keep the answer to a step of this request, unless there is one."""
         with suppress(AlreadyAnswered):
-            await msgspec.structs.replace(self, key=self.key and self.key.part(name)).remember(reply)
+            await msgspec.structs.replace(self, key=self.key and self.key.make_step_key(name)).remember(reply)
 
     async def recall_step(self, name: str) -> ApiReply | None:
-        return None if self.key is None else await first_answer(self.deps.store, self.key.part(name))
+        return None if self.key is None else await find_answer(self.deps.store, self.key.make_step_key(name))
 
 
 Handler = Callable[[ApiRequest], Awaitable[ApiReply | Response]]
@@ -105,45 +114,45 @@ class Route(msgspec.Struct, frozen=True):
 async def serve(route: Route, service: Service, request: Request) -> Response:
     request.scope["treadle.route"] = route.path
     try:
-        user = "" if route.open else token_of(request).user
-        if route.operators and not service.admission.operator(user):
+        user = "" if route.open else get_token(request).user
+        if route.operators and not service.admission.is_operator(user):
             raise Problem("operators_only", "Only who runs the server may see this.")
         query = read_query(route.query, request.query_params)
         raw = await _read(route, service, request)
         body = _decode(route, raw)
         keys = request.headers.getlist(HEADER) if route.mutates else []
-        key = key_of(keys, user, route.method, request.url.path, raw)
-        return await _answer(route, ApiRequest(service, request, user, query, body, key))
+        key = parse_key(keys, user, route.method, request.url.path, raw)
+        return await _answer_request(route, ApiRequest(service, request, user, query, body, key))
     except ClientDisconnect:
         return Response(status_code=499)
     except Exception as error:
-        return problem(error)
+        return build_problem(error)
 
 
-async def _answer(route: Route, call: ApiRequest) -> Response:
+async def _answer_request(route: Route, call: ApiRequest) -> Response:
     key, store = call.key, call.service.agent.deps.store
     if key is None:
-        return await _end(route, call, await route.handler(call))
-    async with call.service.alone(key):
-        answer: ApiReply | Response | None = await first_answer(store, key)
+        return await _finish_answer(route, call, await route.handler(call))
+    async with call.service.get_lock(key):
+        answer: ApiReply | Response | None = await find_answer(store, key)
         if answer is None:
             try:
-                faultpoint("server.before_command")
+                reach_faultpoint("server.before_command")
                 answer = await route.handler(call)
-                faultpoint("server.after_command")
+                reach_faultpoint("server.after_command")
             except AlreadyAnswered as error:
                 answer = repeat_reply(key, error)
             except TreadleError:
                 # The same request may have won meanwhile, elsewhere: then this one's refusal is only its own echo.
-                if (answer := await first_answer(store, key)) is None:
+                if (answer := await find_answer(store, key)) is None:
                     raise
-    return await _end(route, call, answer)
+    return await _finish_answer(route, call, answer)
 
 
-async def _end(route: Route, call: ApiRequest, response: ApiReply | Response) -> Response:
+async def _finish_answer(route: Route, call: ApiRequest, response: ApiReply | Response) -> Response:
     if not isinstance(response, ApiReply):
         return response
-    return (response if route.finish is None else await route.finish(call, response)).response()
+    return (response if route.finish is None else await route.finish(call, response)).make_response()
 
 
 def read_query(kind: type[B], params: QueryParams) -> B:

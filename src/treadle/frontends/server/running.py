@@ -27,7 +27,7 @@ from treadle.errors import InvalidInput
 from treadle.frontends.server.connections import Compression, HttpConnection, SocketConnection
 from treadle.frontends.server.guard import Guard
 from treadle.frontends.server.openapi import describe
-from treadle.frontends.server.replies import Problem, problem
+from treadle.frontends.server.replies import Problem, build_problem
 from treadle.frontends.server.routes import (
     actions,
     changes,
@@ -90,12 +90,12 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def address_of(listening: socket.socket) -> str:
+def format_address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def outside_address(host: str) -> str:
+def find_outside_address(host: str) -> str:
     """The address by which others reach a server that listens on all of them; empty if unknown. Nothing is sent."""
     if host not in ("0.0.0.0", "::"):
         return ""
@@ -118,7 +118,7 @@ class Running:
 
     def __init__(self, service: Service, listening: socket.socket, drain_s: float = GRACE_S) -> None:
         self.service, self._drain_s = service, drain_s
-        self._server = _Server(_config(service))
+        self._server = _Server(_make_config(service))
         self._listening = listening
         self._pool = WorkerPool(service.worker) if service.worker is not None else None
         self._hurry = asyncio.Event()
@@ -152,7 +152,7 @@ class Running:
         self.service.rendering.close()
 
 
-def _config(service: Service) -> uvicorn.Config:
+def _make_config(service: Service) -> uvicorn.Config:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # we log the important messages ourselves
     return uvicorn.Config(
         build(service), http=HttpConnection, ws=SocketConnection, lifespan="off", log_config=None, access_log=False,
@@ -208,7 +208,7 @@ async def _serve_socket(
         pieces = await resolve(service, token.user, socket, read_query(query, socket.query_params))
         await streams.converse(service, token, socket, pieces)
     except Exception as error:
-        await socket.send_denial_response(problem(error))
+        await socket.send_denial_response(build_problem(error))
 
 
 async def _answer_routing_error(_request: Request, error: Exception) -> Response:
@@ -217,4 +217,4 @@ async def _answer_routing_error(_request: Request, error: Exception) -> Response
         404: Problem("not_found", "There is no such route; /api/docs lists them."),
         405: Problem("method_not_allowed", "This route has no such method.", error.headers),
     }
-    return problem(problems.get(error.status_code) or Problem("bad_request", f"{error.detail}."))
+    return build_problem(problems.get(error.status_code) or Problem("bad_request", f"{error.detail}."))

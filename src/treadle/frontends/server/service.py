@@ -13,14 +13,14 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from treadle.base.types import ChatId, new_chat_id
-from treadle.chat.state import ChatState, status
+from treadle.base.types import ChatId, make_chat_id
+from treadle.chat.state import ChatState, compute_status
 from treadle.engine.worker import Worker
 from treadle.errors import AlreadyAnswered, NotFound, TreadleError
 from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.render_process import Rendering
-from treadle.frontends.server.replies import ApiReply, Key, Problem, chat_view, first_answer, reply
-from treadle.frontends.server.tokens import LOCAL, Tokens, digest, owner_of, user_of
+from treadle.frontends.server.replies import ApiReply, Key, Problem, build_chat_view, encode_reply, find_answer
+from treadle.frontends.server.tokens import LOCAL, Tokens, get_owner, get_user, hash_token
 from treadle.frontends.server.usage import ChatCounts, Metrics, UsageHistory
 from treadle.library.agent import Agent
 from treadle.library.commands import WORKS, check_rules, execute_commands, go_on
@@ -39,7 +39,7 @@ PAUSE_S = 1.0
 LABEL = "signed in with a code"
 
 
-def new_code() -> str:
+def make_code() -> str:
     letters = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
     return f"{letters[:4]}-{letters[4:]}"
 
@@ -52,22 +52,22 @@ class SignIn:
     ) -> None:
         self._tokens, self._renewed, self._now = tokens, renewed, now
         self._wrong = float("-inf")
-        self.code = new_code() if renewed is not None else ""
+        self.code = make_code() if renewed is not None else ""
 
     def redeem(self, sent_code: str) -> str:
         if self._now() < self._wrong + PAUSE_S:
             raise Problem("too_many_tries", "A wrong code was tried a moment ago; try again.", {"retry-after": "1"})
-        letters = _letters(sent_code)
-        if self._renewed is None or not secrets.compare_digest(letters.encode(), _letters(self.code).encode()):
+        letters = _normalize_code(sent_code)
+        if self._renewed is None or not secrets.compare_digest(letters.encode(), _normalize_code(self.code).encode()):
             self._wrong = self._now()
             raise Problem("unauthorized", "That is not the code that the server's terminal shows; each is good once.")
-        self.code = new_code()
+        self.code = make_code()
         token = self._tokens.add(LOCAL, LABEL)[1]
         self._renewed(self.code)
         return token
 
 
-def _letters(text: str) -> str:
+def _normalize_code(text: str) -> str:
     return "".join(text.upper().split()).replace("-", "")
 
 
@@ -98,7 +98,7 @@ class Frames:
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[Envelope, bytes]] = OrderedDict()
 
-    def json(self, envelope: Envelope) -> bytes:
+    def encode(self, envelope: Envelope) -> bytes:
         if (cached := self._kept.get(id(envelope))) is not None:
             return cached[1]
         encoded = wire.to_json(envelope)
@@ -129,14 +129,14 @@ class Service:
         self.rendering, self.usage_history = Rendering(), UsageHistory(agent.deps.store)
         self.metrics, self.frames = Metrics(), Frames()
         self.worker: Worker | None = agent.worker if works else None
-        self.feeds = Feeds(agent.deps, self.limits.backlog, agent.worker.holds)
+        self.feeds = Feeds(agent.deps, self.limits.backlog, agent.worker.is_holding)
         self.chat_counts = ChatCounts(agent.deps.store)
         self._requests: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """By key: the lock of a request that is being carried out."""
         self.openapi = b""  # The description of the API; filled in by the application.
         self.draining = asyncio.Event()  # Set when the server is to end: streams end, and no new client is accepted.
 
-    async def default_model(self, user: str) -> str:
+    async def choose_default_model(self, user: str) -> str:
         """The model of a chat that names none: the server's setting; for the user of this machine, the usual choice
         (U-10)."""
         if self.admission.options.model or user != LOCAL:
@@ -147,7 +147,7 @@ class Service:
     async def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
         """The options of a new chat; its model is found if neither the request nor the server names one."""
         if "model" not in changes and not self.admission.options.model:
-            changes = {**changes, "model": await self.default_model(user)}
+            changes = {**changes, "model": await self.choose_default_model(user)}
         return self.admission.begin(user, changes)
 
     def remember_model(self, user: str, model: str) -> None:
@@ -161,46 +161,46 @@ class Service:
             state = self.agent.deps.log.peek(chat)
             with suppress(NotFound):
                 listed = state or (await self.agent.deps.store.get(chat)).summary
-                if listed.owner == owner_of(user):
+                if listed.owner == get_owner(user):
                     return chat
         raise Problem("not_found", f"There is no chat {id[:128]!r}.")
 
-    async def state(self, user: str, id: str) -> ChatState:
+    async def load_state(self, user: str, id: str) -> ChatState:
         return await self.agent.deps.log.load(await self.require_own_chat(user, id))
 
-    async def project(self, state: ChatState) -> Project:
+    async def require_project(self, state: ChatState) -> Project:
         """The project of a chat, for use now. RootChanged or InvalidInput if it is open to the chat's owner no more."""
-        await asyncio.to_thread(self.admission.use, user_of(state.owner), state.options)
+        await asyncio.to_thread(self.admission.use, get_user(state.owner), state.options)
         return state.options.project
 
     async def require_work(self, state: ChatState, *, restores: bool = False) -> None:
         """RootChanged or InvalidInput if the chat may not go on with its project; putting files back is less."""
-        await self.project(state)
+        await self.require_project(state)
         if not restores:
-            self.admission.work(user_of(state.owner), state.options)
+            self.admission.require_world(get_user(state.owner), state.options)
 
-    async def workspace(self, state: ChatState) -> Workspace:
+    async def open_workspace(self, state: ChatState) -> Workspace:
         """The files of a chat as it sees them, for use now."""
-        return await asyncio.to_thread(self.agent.workspace_of, await self.project(state))
+        return await asyncio.to_thread(self.agent.workspace_of, await self.require_project(state))
 
     async def create(
         self, user: str, options: ChatOptions, first: Sequence[Command] | First, key: Key | None
     ) -> ApiReply:
         """Begin a chat and say the first word in it, in one commit; the answer is the chat."""
-        highest = self.admission.highest(user, options.root) if options.root else ""
+        highest = self.admission.find_open_folder(user, options.root) if options.root else ""
         deps = self.agent.deps
-        own_world = "" if key is None else key.own_id("world", deps.clock.now_ms())
-        ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user), own_world)
-        chat = new_chat_id()
+        own_world = "" if key is None else key.make_id("world", deps.clock.now_ms())
+        ready = await asyncio.to_thread(self.agent.prepare, options, highest, get_owner(user), own_world)
+        chat = make_chat_id()
 
         def build_reply(state: ChatState) -> ApiReply:
-            return reply(chat_view(state, status(state), ready.warnings), 201)
+            return encode_reply(build_chat_view(state, compute_status(state), ready.warnings), 201)
 
         try:
             first = await first(ready.options) if callable(first) else first
             check_rules(self.agent.chat_home, first)
-            answer = None if key is None else key.answer(build_reply, deps.clock.now_ms())
-            begin = SessionCreated(ready.options, owner_of(user))
+            answer = None if key is None else key.make_answer_builder(build_reply, deps.clock.now_ms())
+            begin = SessionCreated(ready.options, get_owner(user))
             state = await deps.log.create(chat, begin, *ready.notices, first=first, answer=answer)
         except TreadleError:
             if ready.options.world != options.world:  # opened for this chat
@@ -215,9 +215,9 @@ class Service:
     async def _is_recorded(self, chat: ChatId, key: Key | None) -> bool:
         """True if the chat was recorded all the same, or the same request has made one."""
         if key is not None:
-            return await first_answer(self.agent.deps.store, key) is not None
+            return await find_answer(self.agent.deps.store, key) is not None
         try:
-            return await self.agent.deps.store.head(chat) > 0
+            return await self.agent.deps.store.read_head(chat) > 0
         except NotFound:
             return False
 
@@ -232,7 +232,7 @@ class Service:
                 restores = all(isinstance(command, c.Restore) for command in commands)
                 await self.require_work(await deps.log.load(chat), restores=restores)
 
-        answer = None if key is None else key.answer(make_reply, deps.clock.now_ms())
+        answer = None if key is None else key.make_answer_builder(make_reply, deps.clock.now_ms())
         home, work = self.agent.chat_home, self.worker is not None
         return make_reply(await execute_commands(home, chat, commands, prepare=require_work, answer=answer, work=work))
 
@@ -240,10 +240,10 @@ class Service:
         """Delete a chat of this user. Repeated, it changes nothing."""
         if _ID.fullmatch(id):
             with suppress(NotFound):
-                return await self.agent.delete_chat(id, owner=owner_of(user))
+                return await self.agent.delete_chat(id, owner=get_owner(user))
         raise Problem("not_found", f"There is no chat {id[:128]!r}.")
 
-    def alone(self, key: Key) -> asyncio.Lock:
+    def get_lock(self, key: Key) -> asyncio.Lock:
         """Of equal requests that come at once, one is carried out here, and the others get its answer."""
         return self._requests.setdefault((key.owner, key.key), asyncio.Lock())
 
@@ -255,13 +255,13 @@ class Service:
         """Use a ticket up, for all servers of the store; False if it was used before."""
         store, clock = self.agent.deps.store, self.agent.deps.clock
         try:
-            await store.remember(Remembered(TICKETS, digest(ticket), "", 0, b"", clock.now_ms()))
+            await store.remember(Remembered(TICKETS, hash_token(ticket), "", 0, b"", clock.now_ms()))
         except AlreadyAnswered:
             return False
         return True
 
     @contextmanager
-    def streaming(self, user: str) -> Iterator[None]:
+    def hold_stream(self, user: str) -> Iterator[None]:
         if self.draining.is_set():
             raise Problem("draining", "The server is shutting down; connect again.", {"retry-after": "1"})
         if self.metrics.streams[user] >= self.limits.streams:

@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.base.file_system import create_file
 from treadle.base.home_file import HomeFile
-from treadle.base.types import Clock, SystemClock, new_id
+from treadle.base.types import Clock, SystemClock, make_id
 from treadle.errors import ConfigError, InvalidInput, NotFound
 
 FILE_NAME = "tokens.json"
@@ -36,22 +36,22 @@ class _File(msgspec.Struct, frozen=True):
     tokens: tuple[Token, ...] = ()
 
 
-def tokens_file(home: Path, path: str = "") -> Path:
+def get_tokens_file(home: Path, path: str = "") -> Path:
     """Return the path of the file with the tokens: the named one, else the one in Treadle's home."""
     return Path(path).expanduser().absolute() if path else home / FILE_NAME
 
 
-def owner_of(user: str) -> str:
+def get_owner(user: str) -> str:
     """The owner that is written into chats."""
     return "" if user == LOCAL else user
 
 
-def user_of(owner: str) -> str:
+def get_user(owner: str) -> str:
     """Whose chats have this owner."""
     return owner or LOCAL
 
 
-def digest(token: str) -> str:
+def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -64,9 +64,9 @@ class Tokens:
         self._clock = clock or SystemClock()
         self._home = home
 
-    def all(self) -> tuple[Token, ...]:
-        own_secret = kept_token(self._home) if self._home is not None else ""
-        first = (Token(OWN, LOCAL, digest(own_secret), "made by treadle serve"),) if own_secret else ()
+    def list_tokens(self) -> tuple[Token, ...]:
+        own_secret = read_own_token(self._home) if self._home is not None else ""
+        first = (Token(OWN, LOCAL, hash_token(own_secret), "made by treadle serve"),) if own_secret else ()
         return (*first, *self._file.read().tokens)
 
     def add(self, user: str, label: str = "") -> tuple[Token, str]:
@@ -74,12 +74,12 @@ class Tokens:
         if not _USER.fullmatch(user):
             raise InvalidInput(f"{user!r} is no name for a user: use letters, digits and . _ @ -, at most 64")
         secret = _PREFIX + secrets.token_urlsafe(32)
-        token = Token(new_id("t"), user, digest(secret), label, self._clock.now_ms())
+        token = Token(make_id("t"), user, hash_token(secret), label, self._clock.now_ms())
         self._file.change(lambda stored: _File((*stored.tokens, token)))
         return token, secret
 
     def revoke(self, id: str) -> Token:
-        if (match := next((token for token in self.all() if token.id == id), None)) is None:
+        if (match := next((token for token in self.list_tokens() if token.id == id), None)) is None:
             raise NotFound(f"there is no token {id!r}; see them with: treadle tokens")
         if id == OWN and self._home is not None:
             (self._home / OWN_NAME).unlink(missing_ok=True)
@@ -88,21 +88,21 @@ class Tokens:
         return match
 
     def find(self, secret: str) -> Token | None:
-        secret_digest = digest(secret)
-        return next((token for token in self.all() if hmac.compare_digest(token.hash, secret_digest)), None)
+        secret_digest = hash_token(secret)
+        return next((token for token in self.list_tokens() if hmac.compare_digest(token.hash, secret_digest)), None)
 
     def is_good(self, token: Token) -> bool:
         """True if a token that was found is still there. If the file cannot be read, no token is accepted."""
         try:
-            return any((each.id, each.hash) == (token.id, token.hash) for each in self.all())
+            return any((each.id, each.hash) == (token.id, token.hash) for each in self.list_tokens())
         except ConfigError:
             return False
 
-    def ticket(self, token: Token) -> str:
+    def make_ticket(self, token: Token) -> str:
         """A stand-in for a token, good once and soon, for a browser's EventSource and WebSocket. It ends with its
         token."""
         payload = f"{token.id}.{self._clock.now_ms() // 1000 + TICKET_S}.{secrets.token_hex(16)}"
-        return f"{payload}.{_mac(token, payload)}"
+        return f"{payload}.{_compute_mac(token, payload)}"
 
     def redeem(self, ticket: str) -> Token | None:
         """The token of a ticket; None when it is none, or too old. The caller sees that it was not used before."""
@@ -111,17 +111,17 @@ class Tokens:
         moment = remaining.partition(".")[0]
         if not (moment.isascii() and moment.isdigit()) or len(moment) > 12:
             return None
-        for token in self.all():
-            if token.id == id and hmac.compare_digest(_mac(token, payload).encode(), mac.encode()):
+        for token in self.list_tokens():
+            if token.id == id and hmac.compare_digest(_compute_mac(token, payload).encode(), mac.encode()):
                 return token if self._clock.now_ms() <= int(moment) * 1000 else None
         return None
 
 
-def _mac(token: Token, payload: str) -> str:
+def _compute_mac(token: Token, payload: str) -> str:
     return hmac.new(bytes.fromhex(token.hash), payload.encode(), hashlib.sha256).hexdigest()
 
 
-def kept_token(home: Path) -> str:
+def read_own_token(home: Path) -> str:
     """The token that `treadle serve` made at first; empty if there is none, or none any more."""
     path = home / OWN_NAME
     try:
@@ -132,10 +132,10 @@ def kept_token(home: Path) -> str:
         return ""  # revoked this moment
 
 
-def own_token(home: Path) -> str:
+def ensure_own_token(home: Path) -> str:
     """The token of a server without any: made once and kept for its owner alone, so that its address stays the same."""
     path = home / OWN_NAME
-    if stored_token := kept_token(home):
+    if stored_token := read_own_token(home):
         return stored_token
     secret = _PREFIX + secrets.token_urlsafe(32)
     try:

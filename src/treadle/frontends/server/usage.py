@@ -42,11 +42,11 @@ class ChatCounts:
         self._statuses: Counter[Status] = Counter()
         self._after, self._reading = 0, asyncio.Lock()
 
-    async def statuses(self) -> Counter[Status]:
+    async def count_statuses(self) -> Counter[Status]:
         await self._catch_up()
         return +self._statuses
 
-    async def total(self, owner: str) -> Total:
+    async def compute_total(self, owner: str) -> Total:
         await self._catch_up()
         if owner not in self._owners:
             return Total()
@@ -55,7 +55,7 @@ class ChatCounts:
 
     async def _catch_up(self) -> None:
         async with self._reading:
-            while page := await self._store.changes(after_change=self._after, limit=PAGE):
+            while page := await self._store.list_changes(after_change=self._after, limit=PAGE):
                 for each in page:
                     self._take(each.summary)
                     self._after = each.change_number
@@ -106,7 +106,7 @@ class UsageHistory:
         self._after: dict[str, int] = defaultdict(int)
         self._reading = asyncio.Lock()
 
-    async def days(self, owner: str, since_ms: int) -> list[tuple[str, str, Spent]]:
+    async def list_days(self, owner: str, since_ms: int) -> list[tuple[str, str, Spent]]:
         """Day, model, and what was spent, oldest first."""
         async with self._reading:
             await self._catch_up(owner)
@@ -119,7 +119,7 @@ class UsageHistory:
         return [(dates[day], model, total[day, model]) for day, model in sorted(total)]
 
     async def _catch_up(self, owner: str) -> None:
-        while page := await self._store.changes(owner=owner, after_change=self._after[owner], limit=PAGE):
+        while page := await self._store.list_changes(owner=owner, after_change=self._after[owner], limit=PAGE):
             for each in page:
                 chats, summary = self._chats[owner], each.summary
                 if summary.deleted:
@@ -176,7 +176,7 @@ class Metrics:
         self._seconds: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()  # Open streams by user.
 
-    def request(self, route: str, scope: Scope, status: int, seconds: float) -> None:
+    def count_request(self, route: str, scope: Scope, status: int, seconds: float) -> None:
         method = scope.get("method", "GET") if scope["type"] == "http" else "WEBSOCKET"
         if route == "other":
             method = "any"  # anything can be sent; it must not make a series each
@@ -187,17 +187,17 @@ class Metrics:
         counts[next((at for at, most in enumerate(BUCKETS) if seconds <= most), len(BUCKETS))] += 1
         self._seconds[route] += seconds  # type: ignore[assignment]
 
-    def text(self, gauges: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> str:
+    def format_page(self, gauges: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> str:
         """Return the page: the metrics counted here, and `gauges`: by name, their help and values."""
-        lines = _series("treadle_http_requests_total", "counter", "HTTP requests answered.", self._requests)
-        lines += self._histogram()
-        lines += _series("treadle_open_streams", "gauge", "Streams that are open.", {(): self.streams.total()})
+        lines = _format_series("treadle_http_requests_total", "counter", "HTTP requests answered.", self._requests)
+        lines += self._format_histogram()
+        lines += _format_series("treadle_open_streams", "gauge", "Streams that are open.", {(): self.streams.total()})
         for name, (about, values) in gauges.items():
             kind = "counter" if name.endswith("_total") else "gauge"
-            lines += _series(name, kind, about, values)
+            lines += _format_series(name, kind, about, values)
         return "\n".join(lines) + "\n"
 
-    def _histogram(self) -> list[str]:
+    def _format_histogram(self) -> list[str]:
         name = "treadle_http_request_duration_seconds"
         lines = [f"# HELP {name} How long requests took.", f"# TYPE {name} histogram"]
         for route, counts in sorted(self._durations.items()):
@@ -211,7 +211,7 @@ class Metrics:
         return lines
 
 
-def _series(name: str, kind: str, about: str, values: Mapping[Labels, float]) -> list[str]:
+def _format_series(name: str, kind: str, about: str, values: Mapping[Labels, float]) -> list[str]:
     lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
     for labels, value in sorted(values.items()):
         pairs = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels)

@@ -16,12 +16,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Offset
 from textual.screen import Screen
 
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
 from treadle.frontends.tui.composer import SEND_KEYS, Composer, History
 from treadle.frontends.tui.desktop import copy_to_desktop
-from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, Static, marks_for
+from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, Static, choose_marks
 from treadle.frontends.tui.painting import Painter
 
 if TYPE_CHECKING:
@@ -96,15 +96,15 @@ class Controlling(Protocol):
     def cut_off(self) -> bool: ...
     async def begin(self) -> None: ...
     async def submit_message(self, message: Composer.Submitted) -> None: ...
-    async def chose(self, choice: "Choice") -> None: ...
-    async def command(self, name: str, arguments: str) -> None: ...
+    async def handle_choice(self, choice: "Choice") -> None: ...
+    async def run_slash_command(self, name: str, arguments: str) -> None: ...
     async def attach(self, path: str) -> None: ...
-    def completing(self, message: Composer.Completing) -> None: ...
-    def settles(self, question: "OpenQuestion") -> bool: ...
+    def offer_completions(self, message: Composer.Completing) -> None: ...
+    def settle_if_typed(self, question: "OpenQuestion") -> bool: ...
     def handle_card_closed(self, question: "OpenQuestion") -> None: ...
     def take_up_draft(self) -> None: ...
     def put_down(self) -> bool: ...
-    def purpose_words(self) -> str: ...
+    def describe_purpose(self) -> str: ...
 
 
 class TreadleApp(App[AppExit]):
@@ -129,7 +129,7 @@ class TreadleApp(App[AppExit]):
         super().__init__()
         self.ansi_theme_light = LIGHT
         self.start = start
-        self.marks = marks_for(getattr(sys.__stdout__, "encoding", "utf-8"))
+        self.marks = choose_marks(getattr(sys.__stdout__, "encoding", "utf-8"))
         self.history = History(home)
         self.home = home
         self._connect = connect
@@ -172,7 +172,7 @@ class TreadleApp(App[AppExit]):
         driver = self._driver
         is_written = self._running and not (self._closed or self._batch_count or self.is_headless)
         if isinstance(renderable, CompositorUpdate) and is_written and driver is not None and not driver.is_inline:
-            renderable = self._painter.difference(renderable, self.size, self.console)
+            renderable = self._painter.compute_difference(renderable, self.size, self.console)
         super()._display(screen, renderable)
 
     def write_above(self, lines: Sequence[str]) -> None:
@@ -277,10 +277,10 @@ class TreadleApp(App[AppExit]):
         self.notify(text, severity="warning" if grave else "information", timeout=8)
 
     def notify(self, message: str, *, title: str = "", markup: bool = False, **settings: Any) -> None:
-        super().notify(inert(message), title=inert_line(title), markup=markup, **settings)
+        super().notify(make_inert(message), title=make_inert_line(title), markup=markup, **settings)
 
     def say_status(self, text: str, style: str = "dim") -> None:
-        self.write("#status", Text(inert_line(text), style, no_wrap=True, overflow="ellipsis"))
+        self.write("#status", Text(make_inert_line(text), style, no_wrap=True, overflow="ellipsis"))
 
     def write(self, place: str, drawable: Drawable, *, grows: bool = False) -> None:
         """Without `grows` it is a line that is as high as it was: nothing else has to move."""
@@ -326,11 +326,11 @@ class TreadleApp(App[AppExit]):
 
     def on_composer_completing(self, message: Composer.Completing) -> None:
         if self.controller is not None:
-            self.controller.completing(message)
+            self.controller.offer_completions(message)
 
     def on_choice(self, choice: "Choice") -> None:
         if self.controller is not None:
-            self.run_guarded(self.controller.chose, choice)
+            self.run_guarded(self.controller.handle_choice, choice)
 
     async def action_leave(self) -> None:
         """Ctrl-C stops the run; without one it clears what is written. The second press quits."""
@@ -363,7 +363,7 @@ class TreadleApp(App[AppExit]):
             return
         showing.leave()
         most = 10_000 if self.is_inline else max(1, self.size.height - 4)
-        self.last_screenful = showing.transcript.last_lines(most)
+        self.last_screenful = showing.transcript.render_last_lines(most)
         self.exit(AppExit(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:
@@ -375,7 +375,7 @@ class TreadleApp(App[AppExit]):
         now = time.monotonic()
         if now - self._escaped < TWICE_S and not self.composer.text:
             self._escaped = 0.0
-            self.run_guarded(self.controller.command, "edit", "")
+            self.run_guarded(self.controller.run_slash_command, "edit", "")
         else:
             self._escaped = now
 
@@ -414,9 +414,9 @@ class TreadleApp(App[AppExit]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """By the terminal (OSC 52), and by the desktop's own program where there is one."""
-        super().copy_to_clipboard(inert(text))
-        self.run_guarded(copy_to_desktop, inert(text), group="copy", exclusive=True)
+        super().copy_to_clipboard(make_inert(text))
+        self.run_guarded(copy_to_desktop, make_inert(text), group="copy", exclusive=True)
 
     def action_do(self, command: str, arguments: str = "") -> None:
         if self.controller is not None:
-            self.run_guarded(self.controller.command, command, arguments)
+            self.run_guarded(self.controller.run_slash_command, command, arguments)

@@ -21,12 +21,12 @@ from textual.events import Blur, Focus, Key
 from textual.message import Message
 from textual.timer import Timer
 
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.diff.changes import count
-from treadle.frontends.presentation.notices import why_asked
+from treadle.frontends.presentation.notices import explain_question
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
 from treadle.frontends.tui.connection import OpenQuestion
-from treadle.frontends.tui.drawing import Look, diff, key_hints
+from treadle.frontends.tui.drawing import Look, draw_diff, draw_key_hints
 from treadle.frontends.tui.marks import Marks, Static
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
@@ -84,7 +84,7 @@ class Card(VerticalScroll, can_focus=True):
         yield Static(id="asked")
 
     def on_mount(self) -> None:
-        self._looking = self.set_interval(LOOK_S, self._look, pause=True)
+        self._looking = self.set_interval(LOOK_S, self._update_arming, pause=True)
 
     @property
     def action(self) -> OpenAction | None:
@@ -117,7 +117,7 @@ class Card(VerticalScroll, can_focus=True):
         else:
             self._looking.pause()
 
-    def _look(self) -> None:
+    def _update_arming(self) -> None:
         """Arm the card if no key was pressed for a moment since it appeared, and the composer is empty."""
         if not self.takes_focus or self._yields or self.app.screen is not self.screen:
             return
@@ -170,30 +170,34 @@ class Card(VerticalScroll, can_focus=True):
         self._drawn_width = self.size.width
         width = max(20, self.size.width - 4 if self.size.width else 76)
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
-        self.query_one("#asked", Static).update(Group(*self._parts(self.asked, look)))
+        self.query_one("#asked", Static).update(Group(*self._draw_parts(self.asked, look)))
 
-    def _parts(self, question: OpenQuestion, look: Look) -> list[Drawable]:
+    def _draw_parts(self, question: OpenQuestion, look: Look) -> list[Drawable]:
         action = question.action
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
-        more += f"  (sub-agent: {inert_line(question.title or question.chat, 40)})" if question.below else ""
+        more += f"  (sub-agent: {make_inert_line(question.title or question.chat, 40)})" if question.below else ""
         if action.kind == "user_input":
-            head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
-            options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
+            head = Text(f"{look.marks.asks} {make_inert(action.text)}{more}", "bold")
+            options = [
+                Text(f"  {number} {make_inert_line(text, 200)}") for number, text in enumerate(action.options, 1)
+            ]
             hint = Text("a number, or your own words and Enter" if self.armed else "your own words and Enter", "dim")
             if self._held is not None:
-                option = inert_line(action.options[int(self._held.character or 1) - 1], 100)
+                option = make_inert_line(action.options[int(self._held.character or 1) - 1], 100)
                 hint = Text(f"answering: {option} (type on to write a message instead)", "bold")
             return [head, *options, hint]
         style = "bold red" if action.severity in _RED else "bold yellow"
-        head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
-        reasons = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
-        return [head, self._keys(action, look.width), *asked_for(action, look), *reasons]
+        head = Text(
+            f"{look.marks.asks} {make_inert_line(action.name or 'a call', 60)} needs your approval{more}", style
+        )
+        reasons = [Text(f"{look.marks.dot} {line}", "dim") for line in explain_question(action)]
+        return [head, self._draw_keys(action, look.width), *draw_requested_action(action, look), *reasons]
 
-    def _keys(self, action: OpenAction, width: int) -> Text:
+    def _draw_keys(self, action: OpenAction, width: int) -> Text:
         if self._yields:
             return Text("write in the line below, or press Esc to return to the choices", "dim")
         if self._held is not None:
-            return self._held_words(action, self._held.character or "")
+            return self._describe_held_key(action, self._held.character or "")
         if not self.armed:
             if self._message:
                 return Text("Tab puts your message aside and shows the choices", "dim")
@@ -201,17 +205,17 @@ class Card(VerticalScroll, can_focus=True):
                 return Text("Tab shows the choices", "dim")
             return Text("one moment: text that you type does not answer the card", "dim")
         short = {} if width >= NARROW else _SHORT
-        return key_hints([(key, short.get(key, words)) for key, words in choices(action)], width)
+        return draw_key_hints([(key, short.get(key, words)) for key, words in list_choices(action)], width)
 
-    def _held_words(self, action: OpenAction, key: str) -> Text:
-        words = dict(choices(action))[key]
+    def _describe_held_key(self, action: OpenAction, key: str) -> Text:
+        words = dict(list_choices(action))[key]
         if not self._confirms:
             return Text(f"{words} (type on to write a message instead)", "bold")
-        rule = _rule_of(action, key)
+        rule = _find_rule(action, key)
         assert rule is not None
         offer, scope = rule
         reach = {"chat": "in this chat", "project": "in this project", "user": "everywhere"}[scope]
-        covers = inert_line(action.offers[offer].covers, 300)
+        covers = make_inert_line(action.offers[offer].covers, 300)
         return Text(f"Always allow {reach}: {covers}? Enter makes this rule, Esc goes back", "bold")
 
     # -- keys ---------------------------------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ class Card(VerticalScroll, can_focus=True):
                 self._release_key()
                 self._draw()
                 return True
-            case _ if held_key is None and event.character in shown_keys(self.asked.action):
+            case _ if held_key is None and event.character in list_shown_keys(self.asked.action):
                 self._held = event
                 self._timer = self.set_timer(ANSWER_S, self._act)
                 self._draw()
@@ -256,25 +260,25 @@ class Card(VerticalScroll, can_focus=True):
         if self._held is None or self.asked is None or not self.armed or not self._is_composer_empty():
             return
         key = self._held.character or ""
-        if not confirmed and _rule_of(self.asked.action, key) is not None:
+        if not confirmed and _find_rule(self.asked.action, key) is not None:
             if self._timer is not None:
                 self._timer.stop()
             self._confirms = True
             self._draw()
             return
         self._release_key()
-        self._answer(self.asked.action, key)
+        self._post_choice(self.asked.action, key)
 
-    def _answer(self, action: OpenAction, key: str) -> None:
+    def _post_choice(self, action: OpenAction, key: str) -> None:
         assert self.asked is not None
         self.armed = False  # a second key is no second answer
-        rule = _rule_of(action, key)
+        rule = _find_rule(action, key)
         if action.kind == "user_input":
             choice = Choice(self.asked, "answer", text=action.options[int(key) - 1])
         elif rule is not None:
             choice = Choice(self.asked, "rule", offer=rule[0], scope=rule[1])
         elif key == "w":
-            choice = Choice(self.asked, "rule", scope="once", offer=_network_offer(action))
+            choice = Choice(self.asked, "rule", scope="once", offer=_find_network_offer(action))
         else:
             choice = Choice(self.asked, {"y": "once", "n": "deny", "f": "feedback", "e": "edit"}[key])
         if choice.kind in ("feedback", "edit"):
@@ -286,13 +290,13 @@ class Card(VerticalScroll, can_focus=True):
 _SCOPE_KEYS: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
 
 
-def shown_keys(action: OpenAction) -> list[str]:
+def list_shown_keys(action: OpenAction) -> list[str]:
     if action.kind == "user_input":
         return [str(number) for number in range(1, min(9, len(action.options)) + 1)]
-    return [key for key, _ in choices(action)]
+    return [key for key, _ in list_choices(action)]
 
 
-def _rule_of(action: OpenAction, key: str) -> tuple[int, RuleScope] | None:
+def _find_rule(action: OpenAction, key: str) -> tuple[int, RuleScope] | None:
     """The offer, and its scope, that a key turns into a standing rule; None for any other key."""
     if action.kind != "permission":
         return None
@@ -301,11 +305,11 @@ def _rule_of(action: OpenAction, key: str) -> tuple[int, RuleScope] | None:
     return (int(key) - 1, "chat") if key.isdecimal() else None
 
 
-def choices(action: OpenAction) -> list[tuple[str, str]]:
+def list_choices(action: OpenAction) -> list[tuple[str, str]]:
     options = [("y", "yes, once"), ("n", "no"), ("f", "no, and say why")]
     if action.name == "run_command":
         options.append(("e", "edit"))
-    if _network_offer(action) >= 0:
+    if _find_network_offer(action) >= 0:
         options.append(("w", "with network, once"))
     words = {"c": "always in this chat", "p": "in this project", "u": "everywhere"}
     if action.offers:
@@ -314,27 +318,27 @@ def choices(action: OpenAction) -> list[tuple[str, str]]:
     return options + [(str(number), f"rule {number} in this chat") for number in rules]
 
 
-def _network_offer(action: OpenAction) -> int:
+def _find_network_offer(action: OpenAction) -> int:
     return next((at for at, offer in enumerate(action.offers) if offer.rule.tool == NETWORK_TOOL), -1)
 
 
 FILE_TOOLS = ("write_file", "edit_file", "apply_patch")
 
 
-def asked_for(action: OpenAction, look: Look) -> list[Drawable]:
+def draw_requested_action(action: OpenAction, look: Look) -> list[Drawable]:
     """The requested action, shown once: the command in the colours of a shell, its effect or a change of files as a
     diff. The arguments of a file tool are left out if its whole change is shown, because they would repeat it."""
-    lines = inert(action.text).rstrip("\n").split("\n")
+    lines = make_inert(action.text).rstrip("\n").split("\n")
     # Arguments are indented, blank lines of theirs included: the first empty line stands before what was rehearsed.
     end = lines.index("") if "" in lines else len(lines)
     call, effect = lines[1:end] if lines[0] == action.name else lines[:end], lines[end + 1 :]
     drawables: list[Drawable] = []
     if not (action.name in FILE_TOOLS and any(line.startswith("@@") for line in effect)):
-        drawables.append(_call_text(action, call, look))
-    return drawables + _effect(effect, look)
+        drawables.append(_format_call(action, call, look))
+    return drawables + _draw_effect(effect, look)
 
 
-def _call_text(action: OpenAction, lines: list[str], look: Look) -> Drawable:
+def _format_call(action: OpenAction, lines: list[str], look: Look) -> Drawable:
     from treadle.frontends.tui import code
 
     command = action.name == "run_command"
@@ -343,10 +347,10 @@ def _call_text(action: OpenAction, lines: list[str], look: Look) -> Drawable:
         text = f"$ {text.removeprefix('command: ')}"
     elif command and text.startswith("command:\n"):
         text = f"$ {text.removeprefix('command:').lstrip()}"
-    return code.block(inert(text), "bash" if command else "text", look.code_theme)
+    return code.render_code(make_inert(text), "bash" if command else "text", look.code_theme)
 
 
-def _effect(lines: list[str], look: Look) -> list[Drawable]:
+def _draw_effect(lines: list[str], look: Look) -> list[Drawable]:
     """Diffs, file by file, and words between them."""
     drawables: list[Drawable] = []
     at = 0
@@ -359,7 +363,7 @@ def _effect(lines: list[str], look: Look) -> list[Drawable]:
                 at += 1
             word = {"--- /dev/null": "new file ", "+++ /dev/null": "removed "}
             kind = word.get(line) or word.get(lines[begin - 1]) or ""
-            drawables += [Text(f"{kind}{path}", "bold"), diff(lines[begin:at], path, look)]
+            drawables += [Text(f"{kind}{path}", "bold"), draw_diff(lines[begin:at], path, look)]
         else:
             if line.strip():
                 drawables.append(Text(line))

@@ -4,15 +4,15 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, TreadleError
-from treadle.frontends.presentation.conversation import Conversation, copies
+from treadle.frontends.presentation.conversation import Conversation, iterate_copies
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.presentation.styled import model_name, status_words
-from treadle.frontends.tui.command_context import CommandContext, Purpose, look_of, outcome_words
+from treadle.frontends.presentation.styled import describe_status, format_model_name
+from treadle.frontends.tui.command_context import CommandContext, Purpose, describe_outcome, make_look
 from treadle.frontends.tui.connection import ChatLink, ChatRow
-from treadle.frontends.tui.drawing import Look, diff, draw_block, numbers
+from treadle.frontends.tui.drawing import Look, draw_block, draw_diff, draw_line_counts
 from treadle.frontends.tui.screens import Entry, Picker, Reading
 from treadle.protocol.files import decode_path
 from treadle.protocol.http_answers import RuleView
@@ -20,16 +20,16 @@ from treadle.protocol.http_answers import RuleView
 
 async def rewind(context: CommandContext, arguments: str) -> None:
     """Go back to before a message: the conversation, the files, or both (W-03)."""
-    app, link = context.app, context.link()
-    messages_by_seq = {block.seq: block.text for block in reversed(app.conversation.messages())}
+    app, link = context.app, context.require_link()
+    messages_by_seq = {block.seq: block.text for block in reversed(app.conversation.list_messages())}
 
     def find_messages(query: str) -> Sequence[Entry[int]]:
         matches = {seq: text for seq, text in messages_by_seq.items() if query.casefold() in text.casefold()}
-        return [Entry(inert_line(text, 200), seq) for seq, text in matches.items()]
+        return [Entry(make_inert_line(text, 200), seq) for seq, text in matches.items()]
 
     async def preview(seq: int) -> Drawable:
-        lines = await _files_back(link, seq)
-        files = [Text(inert_line(line)) for line in lines] or [Text("no file would change", "dim")]
+        lines = await _preview_files_back(link, seq)
+        files = [Text(make_inert_line(line)) for line in lines] or [Text("no file would change", "dim")]
         return Group(Text(messages_by_seq[seq], "bold"), Text("\nfiles that would go back:", "dim"), *files)
 
     async def act(key: str, seq: int) -> str | None:
@@ -41,21 +41,21 @@ async def rewind(context: CommandContext, arguments: str) -> None:
     seq = await app.push_screen_wait(Picker("Go back to before", find_messages, keys=keys, act=act, preview=preview))
     if seq is None:
         return
-    lines = await _files_back(link, seq)
+    lines = await _preview_files_back(link, seq)
     choices = {"both": "conversation and files", "conversation": "only the conversation", "files": "only the files"}
     heading = Text("files that would go back:" if lines else "no file would change", "dim")
     ways = [*(Entry(words, way) for way, words in choices.items()), Entry[str](heading, None)]
-    ways += [Entry[str](Text(f"   {inert_line(line)}", "dim"), None) for line in lines[:12]]
+    ways += [Entry[str](Text(f"   {make_inert_line(line)}", "dim"), None) for line in lines[:12]]
     if (way := await app.push_screen_wait(Picker("What should be undone?", lambda _: ways, searches=False))) is None:
         return
-    outcome = await link.back_to(seq, conversation=way != "files", files=way != "conversation")
+    outcome = await link.go_back_to(seq, conversation=way != "files", files=way != "conversation")
     if way != "conversation":
         context.tell_outcome("taken back", outcome)
     if way != "files":
         app.composer.put(messages_by_seq[seq])
 
 
-async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
+async def _preview_files_back(link: ChatLink, seq: int) -> Sequence[str]:
     try:
         return await link.preview_back(seq)
     except TreadleError as error:  # the conversation can go back without them
@@ -64,29 +64,29 @@ async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
 
 async def review(context: CommandContext, arguments: str) -> None:
     """Changed files and their hunks, to keep or to undo (W-03, W-04)."""
-    link = context.link()
+    link = context.require_link()
     files: dict[str, FileDiff] = {}
 
     async def list_changes(query: str) -> Sequence[Entry[tuple[str, int]]]:
         files.clear()
-        files.update({file.change.path: file for file in await link.changes(everything=True)})
-        return [entry for file in files.values() for entry in _file_entries(file)]
+        files.update({file.change.path: file for file in await link.list_file_diffs(everything=True)})
+        return [entry for file in files.values() for entry in _make_file_entries(file)]
 
     async def act(key: str, target: tuple[str, int]) -> str | None:
         path, hunk = target
         hunks = {path: (hunk,)} if hunk else None
         if key == "enter":
-            diff_view = _file_diff(files[path], hunk, look_of(context, max(30, context.app.size.width - 8)))
-            reading = Reading(inert_line(decode_path(path)), diff_view, {"k": "keep", "u": "undo"})
+            diff_view = _draw_file_diff(files[path], hunk, make_look(context, max(30, context.app.size.width - 8)))
+            reading = Reading(make_inert_line(decode_path(path)), diff_view, {"k": "keep", "u": "undo"})
             if not (key := await context.app.push_screen_wait(reading)):
                 return ""
         paths = () if hunk else (path,)
         if key == "k":
-            return outcome_words("kept", await link.keep(paths, hunks))
-        return outcome_words("undone", await link.undo(paths, hunks, everything=True))
+            return describe_outcome("kept", await link.keep(paths, hunks))
+        return describe_outcome("undone", await link.undo(paths, hunks, everything=True))
 
     async def preview(choice: tuple[str, int]) -> Drawable:
-        return _file_diff(files[choice[0]], choice[1], look_of(context, 80))
+        return _draw_file_diff(files[choice[0]], choice[1], make_look(context, 80))
 
     keys = {"enter": "look", "k": "keep", "u": "undo"}
     picker = Picker("Changes", list_changes, keys=keys, act=act, preview=preview, searches=False)
@@ -98,33 +98,38 @@ async def review(context: CommandContext, arguments: str) -> None:
 _SIGNS = {"created": "A", "deleted": "D"}
 
 
-def _file_entries(file: FileDiff) -> list[Entry[tuple[str, int]]]:
+def _make_file_entries(file: FileDiff) -> list[Entry[tuple[str, int]]]:
     change = file.change
-    name = (f"{_SIGNS.get(change.action, 'M')} {inert_line(decode_path(change.path))} ", "bold")
-    entries = [Entry(Text.assemble(name, numbers(change.added, change.removed), no_wrap=True), (change.path, 0))]
+    name = (f"{_SIGNS.get(change.action, 'M')} {make_inert_line(decode_path(change.path))} ", "bold")
+    entries = [
+        Entry(Text.assemble(name, draw_line_counts(change.added, change.removed), no_wrap=True), (change.path, 0))
+    ]
     for hunk in file.hunks if len(file.hunks) > 1 else ():
-        header = f"    {inert_line(hunk.header, 60)} "
-        text = Text.assemble(header, numbers(hunk.added, hunk.removed), no_wrap=True)
+        header = f"    {make_inert_line(hunk.header, 60)} "
+        text = Text.assemble(header, draw_line_counts(hunk.added, hunk.removed), no_wrap=True)
         entries.append(Entry(text, (change.path, hunk.number)))
     return entries
 
 
-def _file_diff(file: FileDiff, hunk: int, look: Look) -> Drawable:
+def _draw_file_diff(file: FileDiff, hunk: int, look: Look) -> Drawable:
     hunks = [each for each in file.hunks if not hunk or each.number == hunk]
     lines = [line for each in hunks for line in (each.header, *each.lines)]
-    notes = [Text(inert_line(note), "dim") for note in file.notes]
-    drawables = [diff([line.rstrip("\n") for line in lines], decode_path(file.change.path), look)] if lines else []
+    notes = [Text(make_inert_line(note), "dim") for note in file.notes]
+    drawables = [draw_diff([line.rstrip("\n") for line in lines], decode_path(file.change.path), look)] if lines else []
     return Group(*notes, *drawables)
 
 
-async def jobs(context: CommandContext, arguments: str) -> None:
-    link = context.link()
+async def show_jobs(context: CommandContext, arguments: str) -> None:
+    link = context.require_link()
 
     async def list_jobs(query: str) -> Sequence[Entry[str]]:
         entries = []
-        for job in await link.jobs():
+        for job in await link.list_job_rows():
             status = (f"{job.status:9} ", "green" if job.status == "running" else "dim")
-            command, last = (inert_line(job.command, 100), "bold"), (f"  {inert_line(job.last_line, 100)}", "dim")
+            command, last = (
+                (make_inert_line(job.command, 100), "bold"),
+                (f"  {make_inert_line(job.last_line, 100)}", "dim"),
+            )
             entries.append(Entry(Text.assemble(status, command, last, no_wrap=True), job.job))
         return entries
 
@@ -138,12 +143,12 @@ async def jobs(context: CommandContext, arguments: str) -> None:
     await context.app.push_screen_wait(picker)
 
 
-async def queue(context: CommandContext, arguments: str) -> None:
-    link = context.link()
+async def show_queue(context: CommandContext, arguments: str) -> None:
+    link = context.require_link()
 
     def list_queue(query: str) -> Sequence[Entry[str]]:
         return [
-            Entry(inert_line(f"{'(steers) ' if item.delivery == 'steering' else ''}{item.content}", 200), item.id)
+            Entry(make_inert_line(f"{'(steers) ' if item.delivery == 'steering' else ''}{item.content}", 200), item.id)
             for item in context.app.conversation.view.queue
         ]
 
@@ -164,7 +169,7 @@ async def choose_theme(context: CommandContext, arguments: str) -> None:
     picker = Picker("Colours", lambda query: [each for each in themes if query in (each.value or "")])
     if theme := await app.push_screen_wait(picker):
         app.theme = theme
-        app.transcript.again()
+        app.transcript.rebuild()
 
 
 async def search_history(context: CommandContext, arguments: str) -> None:
@@ -173,48 +178,52 @@ async def search_history(context: CommandContext, arguments: str) -> None:
 
     def find_inputs(query: str) -> Sequence[Entry[str]]:
         words = query.casefold()
-        return [Entry(inert_line(text, 200), text) for text in app.history.newest() if words in text.casefold()]
+        return [
+            Entry(make_inert_line(text, 200), text) for text in app.history.list_newest() if words in text.casefold()
+        ]
 
-    picker = Picker("Messages that you sent before", find_inputs, preview=_whole_text)
+    picker = Picker("Messages that you sent before", find_inputs, preview=_preview_text)
     if (message := await app.push_screen_wait(picker)) is not None:
         app.composer.put(message)
         app.composer.focus()
 
 
-async def _whole_text(text: str) -> Drawable:
+async def _preview_text(text: str) -> Drawable:
     return Text(text)
 
 
 async def copy(context: CommandContext, arguments: str) -> None:
     """Copy something that was said, run or changed; the newest first."""
     app = context.app
-    parts = list(copies(app.conversation.blocks))
+    parts = list(iterate_copies(app.conversation.blocks))
     if not parts:
         raise InvalidInput("there is nothing to copy yet")
 
     def find_parts(query: str) -> Sequence[Entry[str]]:
         matches = [each for each in parts if query.casefold() in " ".join(each).casefold()]
-        labels = [Text.assemble((f"{kind:8} ", "dim"), inert_line(text, 200), no_wrap=True) for kind, text in matches]
+        labels = [
+            Text.assemble((f"{kind:8} ", "dim"), make_inert_line(text, 200), no_wrap=True) for kind, text in matches
+        ]
         return [Entry(label, text) for label, (_, text) in zip(labels, matches, strict=True)]
 
     copied_text: str | None = parts[0][1]
     if arguments not in ("answer", "last"):
-        copied_text = await app.push_screen_wait(Picker("Copy", find_parts, preview=_whole_text))
+        copied_text = await app.push_screen_wait(Picker("Copy", find_parts, preview=_preview_text))
     if copied_text is not None:
         app.copy_to_clipboard(copied_text)
         app.tell("copied", grave=False)
 
 
-async def rules(context: CommandContext, arguments: str) -> None:
+async def show_rules(context: CommandContext, arguments: str) -> None:
     """Show the standing rules: the coverage of each, its source, its last use, its lifetime; `r` revokes one."""
     chat = context.app.link.id if context.app.link is not None else ""
 
     async def list_rules(query: str) -> Sequence[Entry[RuleView]]:
-        return [Entry(_rule_line(each), each) for each in await context.connection.rules(chat)]
+        return [Entry(_format_rule(each), each) for each in await context.connection.read_rules(chat)]
 
     async def act(key: str, rule_view: RuleView) -> str | None:
         await context.connection.revoke(rule_view)
-        return f"revoked: {inert_line(f'{rule_view.rule.tool} {rule_view.rule.pattern}', 100)}"
+        return f"revoked: {make_inert_line(f'{rule_view.rule.tool} {rule_view.rule.pattern}', 100)}"
 
     title = "Standing rules (an approval offers them)"
     await context.app.push_screen_wait(Picker(title, list_rules, keys={"r": "revoke"}, act=act, searches=False))
@@ -223,21 +232,21 @@ async def rules(context: CommandContext, arguments: str) -> None:
 _SCOPE_WORDS = {"chat": "in this chat", "project": "in this project", "user": "everywhere", "once": "once"}
 
 
-def _rule_line(listed: RuleView) -> Text:
+def _format_rule(listed: RuleView) -> Text:
     rule = listed.rule
     style = {"allow": "green", "ask": "yellow", "deny": "red"}[rule.effect]
-    creation = f", made {_day(rule.created_ms)}" if rule.created_ms else ""
-    usage = f", last used {_day(listed.used_ms)}" if listed.used_ms else ", never used"
-    until = f", until {_day(rule.expires_ms)}" if rule.expires_ms else ""
-    place = f" {inert_line(rule.root, 60)}" if rule.scope == "project" and rule.root else ""
+    creation = f", made {_format_day(rule.created_ms)}" if rule.created_ms else ""
+    usage = f", last used {_format_day(listed.used_ms)}" if listed.used_ms else ", never used"
+    until = f", until {_format_day(rule.expires_ms)}" if rule.expires_ms else ""
+    place = f" {make_inert_line(rule.root, 60)}" if rule.scope == "project" and rule.root else ""
     return Text.assemble(
-        (f"{rule.effect:5} ", style), (f"{inert_line(rule.tool, 40)} ", "bold"),
-        inert_line(rule.pattern or "(every use)", 100),
+        (f"{rule.effect:5} ", style), (f"{make_inert_line(rule.tool, 40)} ", "bold"),
+        make_inert_line(rule.pattern or "(every use)", 100),
         (f"  {_SCOPE_WORDS[rule.scope]}{place}{creation}{usage}{until}", "dim"), no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
 
 
-def _day(time_ms: int) -> str:
+def _format_day(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d")
 
 
@@ -257,12 +266,12 @@ async def pick_chat(context: CommandContext, arguments: str) -> None:
     asked = ""
 
     async def list_chats(query: str) -> Sequence[Entry[ChatRow]]:
-        return [_chat_entry(row) for row in await context.connection.chats(query)]
+        return [_make_chat_entry(row) for row in await context.connection.list_chat_rows(query)]
 
     async def act(key: str, row: ChatRow) -> str | None:
         nonlocal asked
         confirms, asked = key == DELETE and asked == row.id, row.id if key == DELETE else ""
-        title, link = inert_line(row.title or row.id, 60), context.app.link
+        title, link = make_inert_line(row.title or row.id, 60), context.app.link
         if key == DELETE and not confirms:
             return f"Press Ctrl-D again to delete “{title}” for good."
         if key == DELETE and link is not None and link.id == row.id:
@@ -285,12 +294,12 @@ async def pick_chat(context: CommandContext, arguments: str) -> None:
 
     async def preview(row: ChatRow) -> Drawable:
         conversation = Conversation()
-        async for batch in (await context.connection.open(row.id)).news(max(0, row.head - READ)):
+        async for batch in (await context.connection.open(row.id)).stream_events(max(0, row.head - READ)):
             for envelope in batch:
                 conversation.apply(envelope)
             if conversation.seq >= row.head:
                 break
-        look = look_of(context, 60)
+        look = make_look(context, 60)
         parts = [draw_block(block, look) for block in conversation.blocks[-PREVIEWED:]]
         return Group(*(part for part in parts if part is not None))
 
@@ -300,14 +309,14 @@ async def pick_chat(context: CommandContext, arguments: str) -> None:
         await context.open(await context.connection.open(chosen_row.id))
 
 
-def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
+def _make_chat_entry(row: ChatRow) -> Entry[ChatRow]:
     parts = (
         (f"{_age(row.updated_ms):>4} ", "dim"),
         ("sub-agent " if row.parent else "", "cyan"),
-        ("" if row.status == "idle" else f"{status_words(row.status)} ", _STYLES.get(row.status, "")),
-        (inert_line(row.title or row.id, 100), "bold"),
-        (f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim"),
-        (f"  “{inert_line(row.matching_text, 80)}”" if row.matching_text else "", "italic dim"),
+        ("" if row.status == "idle" else f"{describe_status(row.status)} ", _STYLES.get(row.status, "")),
+        (make_inert_line(row.title or row.id, 100), "bold"),
+        (f"  {make_inert_line(row.root.rpartition('/')[2], 40)} · {format_model_name(row.model, 40)}", "dim"),
+        (f"  “{make_inert_line(row.matching_text, 80)}”" if row.matching_text else "", "italic dim"),
     )
     return Entry(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"), row)
 

@@ -15,14 +15,14 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.theme import Theme
 
-from treadle.base.inert import LEXERS, InertText, inert
+from treadle.base.inert import LEXERS, InertText, make_inert
 from treadle.frontends.presentation.rich_text import Drawable, RichText, Text
 
 MOST_COLOURED = 40_000  # characters of a text that is given colours
 
 
 @lru_cache(100)
-def lexer_named(name: str) -> Lexer:
+def get_lexer(name: str) -> Lexer:
     with suppress(ClassNotFound):
         lexer = get_lexer_by_name(name or "text")
         if lexer.name in LEXERS:
@@ -31,13 +31,13 @@ def lexer_named(name: str) -> Lexer:
 
 
 @lru_cache(200)
-def lexer_of(file: str) -> Lexer:
+def get_file_lexer(file: str) -> Lexer:
     """By the name of a file: the colours of its language. Finding it costs more than using it."""
     with suppress(ClassNotFound):
         lexer = get_lexer_for_filename(file)
         if lexer.name in LEXERS:
             return lexer
-    return lexer_named("text")
+    return get_lexer("text")
 
 
 class _Code(CodeBlock):
@@ -45,7 +45,7 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
         code = str(self.text).rstrip()
-        yield Padding(Syntax(code, lexer_named(self.lexer_name), theme=self.theme, word_wrap=True), (0, 2))
+        yield Padding(Syntax(code, get_lexer(self.lexer_name), theme=self.theme, word_wrap=True), (0, 2))
 
 
 class _Heading(Heading):
@@ -81,24 +81,24 @@ _THEME = Theme(
 """No red: a heading is no failure."""
 
 
-def markdown(text: InertText, theme: str) -> Drawable:
+def render_markdown(text: InertText, theme: str) -> Drawable:
     """Links are shown with where they lead, and lead nowhere by themselves."""
     document = _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
     for token in document.parsed:
         for part in (token, *(token.children or ())):
-            part.content = inert(part.content)  # once more: Markdown decodes entities such as &#x202e;
+            part.content = make_inert(part.content)  # once more: Markdown decodes entities such as &#x202e;
     return document
 
 
-def block(text: InertText, language: str, theme: str) -> Drawable:
-    return Syntax(text, lexer_named(language), theme=theme, word_wrap=True)
+def render_code(text: InertText, language: str, theme: str) -> Drawable:
+    return Syntax(text, get_lexer(language), theme=theme, word_wrap=True)
 
 
 def highlight_lines(lines: list[str], path: str, theme: str) -> list[RichText]:
     """The lines of a file, or some of them, in the colours of its language."""
-    text = inert("\n".join(inert(line.replace("\t", "    ")) for line in lines))
+    text = make_inert("\n".join(make_inert(line.replace("\t", "    ")) for line in lines))
     if len(text) > MOST_COLOURED:
         return [Text(line) for line in text.split("\n")]
-    coloured = Syntax(text, lexer_of(path.rpartition("/")[2]), theme=theme).highlight(text)
+    coloured = Syntax(text, get_file_lexer(path.rpartition("/")[2]), theme=theme).highlight(text)
     coloured_lines = coloured.split("\n", allow_blank=True)
     return [*coloured_lines, *(Text() for _ in range(len(lines) - len(coloured_lines)))][: len(lines)]

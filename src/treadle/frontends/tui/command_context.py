@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.diff.changes import count
 from treadle.errors import InvalidInput, TreadleError
 from treadle.frontends.presentation.conversation import Note
@@ -45,7 +45,7 @@ class CommandContext:
         assert self.app.connection is not None
         return self.app.connection
 
-    def link(self) -> ChatLink:
+    def require_link(self) -> ChatLink:
         """The chat; InvalidInput if there is none yet."""
         if self.app.link is None:
             raise InvalidInput("there is no chat yet; say something first")
@@ -57,7 +57,11 @@ class CommandContext:
 
     async def open(self, link: ChatLink) -> None:
         self.app.showing.attach(link)
-        rows = [row for row in await self.connection.chats(limit=500) if row.id == link.id and row.status == "pending"]
+        rows = [
+            row
+            for row in await self.connection.list_chat_rows(limit=500)
+            if row.id == link.id and row.status == "pending"
+        ]
         self._cut_at = rows[0].head if rows and not self.connection.stays else -1
 
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
@@ -92,29 +96,29 @@ class CommandContext:
                     app.composer.give_back(draft or Draft(text))
                     return
                 self._cut_at = -1
-                await self.link().send(text, "steering" if steers else "queued", images)
+                await self.require_link().send(text, "steering" if steers else "queued", images)
             app.transcript.go_to_end()
         except TreadleError as error:
             app.composer.give_back(draft or Draft(text))
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
             app.showing.draw()
 
-    async def present_model(self) -> str:
+    async def find_current_model(self) -> str:
         """The model of the chat, or of the next one; empty if none is known."""
         if model := self.app.showing.options.model or self.app.start.model:
             return model
-        choice = await self.connection.default_model()
+        choice = await self.connection.find_default_model()
         return "" if choice is None else choice.model
 
     async def attach(self, path: str, label: str = "") -> None:
         """Make a picture part of the message. InvalidInput: the model cannot see it."""
-        model = await self.present_model()
-        rows = {row.model: row for row in await self.connection.models()}
+        model = await self.find_current_model()
+        rows = {row.model: row for row in await self.connection.list_model_rows()}
         if model in rows and not rows[model].vision:
             usable_first = sorted(rows.values(), key=lambda row: bool(row.unusable_reason))
             vision_models = ", ".join([row.model for row in usable_first if row.vision][:6])
             seeing = f"these can: {vision_models}; choose one with /model" if vision_models else "none here can"
-            raise InvalidInput(f"{inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
+            raise InvalidInput(f"{make_inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
         self.app.composer.add_chip("image", label or path.rpartition("/")[2], "", path)
         self.app.composer.focus()
 
@@ -124,42 +128,42 @@ class CommandContext:
             return True
         model = self.next_chat_options.get("model") or self.app.start.model
         if not model:
-            if (choice := await self.connection.default_model()) is None:
+            if (choice := await self.connection.find_default_model()) is None:
                 raise InvalidInput("no model is chosen yet; choose one with /model")
             model = choice.model
-        if not await self.may_see(model):
+        if not await self.ensure_consent(model):
             return False
         link = await self.connection.create(**{"model": model, **self.next_chat_options})
         self.app.showing.attach(link, new=True)
         return True
 
     def tell_outcome(self, word: str, outcome: Outcome) -> None:
-        self.app.tell(outcome_words(word, outcome), grave=bool(outcome.error or outcome.conflicts))
+        self.app.tell(describe_outcome(word, outcome), grave=bool(outcome.error or outcome.conflicts))
 
     async def choose(self, picker: Picker[str]) -> str:
         """The value that the person chose; empty if they left."""
         return await self.app.push_screen_wait(picker) or ""
 
-    async def may_see(self, model: str) -> bool:
+    async def ensure_consent(self, model: str) -> bool:
         """True if the user knows which provider gets to see the project, and agrees."""
-        if not (disclosure := await self.connection.disclosure(model)):
+        if not (disclosure := await self.connection.get_disclosure(model)):
             return True
         question = f"{disclosure[0].upper()}{disclosure[1:]}."
         if not await self.app.push_screen_wait(Confirm(question, "go on, and do not ask again", "do not")):
             return False
-        await self.connection.consent(model)
+        await self.connection.record_consent(model)
         return True
 
 
-def outcome_words(word: str, outcome: Outcome) -> str:
+def describe_outcome(word: str, outcome: Outcome) -> str:
     if outcome.error:
-        return f"not {word}: {inert_line(outcome.error, 300)}"
+        return f"not {word}: {make_inert_line(outcome.error, 300)}"
     if not (outcome.files or outcome.conflicts):
         return f"there is nothing to be {word}"
-    conflicts_text = "".join(f"\nnot changed: {inert_line(each, 200)}" for each in outcome.conflicts[:5])
+    conflicts_text = "".join(f"\nnot changed: {make_inert_line(each, 200)}" for each in outcome.conflicts[:5])
     return f"{word}: {count(outcome.files, 'change')}{conflicts_text}"
 
 
-def look_of(context: CommandContext, width: int) -> Look:
+def make_look(context: CommandContext, width: int) -> Look:
     app = context.app
     return Look(width, time.time_ns() // 1_000_000, dark=app.current_theme.dark, marks=app.marks)

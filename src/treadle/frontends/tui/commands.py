@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import get_args
 
 from treadle.base import host_patterns
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.base.subprocesses import run_program
 from treadle.diff.changes import count
-from treadle.errors import InvalidInput, did_you_mean
+from treadle.errors import InvalidInput, suggest_name
 from treadle.frontends.presentation.rich_text import Group, Text
 from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.frontends.tui import choosing
 from treadle.frontends.tui.command_context import CommandContext, Purpose
-from treadle.frontends.tui.drawing import grid, network_words
+from treadle.frontends.tui.drawing import describe_network, draw_grid
 from treadle.frontends.tui.model_dialog import choose_model
 from treadle.frontends.tui.screens import Entry, Picker, Reading
 from treadle.protocol.options import EFFORTS, MODES, Mode
@@ -86,16 +86,16 @@ KEYS = {
 _CYCLE: tuple[Mode, ...] = ("ask", "auto-edit", "review", "read-only")
 
 
-async def _help(context: CommandContext, arguments: str) -> None:
-    own = await context.connection.own_commands(context.root, context.app.link.id if context.app.link else "")
-    described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
-    keys = grid([(Text(key, "bold"), Text(words)) for key, words in KEYS.items()], 2)
-    names = {f"/{inert_line(name, 40)}": words for name, words in {**COMMANDS, **described}.items()}
-    commands = grid([(Text(name, "bold cyan"), Text(words)) for name, words in names.items()], 2)
+async def _show_help(context: CommandContext, arguments: str) -> None:
+    own = await context.connection.list_own_commands(context.root, context.app.link.id if context.app.link else "")
+    described = {name: make_inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
+    keys = draw_grid([(Text(key, "bold"), Text(words)) for key, words in KEYS.items()], 2)
+    names = {f"/{make_inert_line(name, 40)}": words for name, words in {**COMMANDS, **described}.items()}
+    commands = draw_grid([(Text(name, "bold cyan"), Text(words)) for name, words in names.items()], 2)
     context.app.push_screen(Reading("Keys and commands", Group(keys, Text(), commands)))
 
 
-async def _mode(context: CommandContext, arguments: str) -> None:
+async def _change_mode(context: CommandContext, arguments: str) -> None:
     now = context.app.showing.options.mode
     if arguments == "next":
         arguments = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
@@ -103,50 +103,50 @@ async def _mode(context: CommandContext, arguments: str) -> None:
     if not (mode := arguments or await context.choose(Picker("Mode", lambda _: modes, searches=False))):
         return
     if mode not in MODES:
-        raise InvalidInput(f"there is no mode {inert_line(mode, 40)!r}{did_you_mean(mode, get_args(Mode))}")
-    await _change(context, mode=mode)
+        raise InvalidInput(f"there is no mode {make_inert_line(mode, 40)!r}{suggest_name(mode, get_args(Mode))}")
+    await _change_options(context, mode=mode)
     context.app.tell(f"mode: {mode}", grave=False)
 
 
-async def _model(context: CommandContext, arguments: str) -> None:
+async def _change_model(context: CommandContext, arguments: str) -> None:
     model = arguments or await choose_model(context)
-    if model and await context.may_see(model):
-        await _change(context, model=model)
+    if model and await context.ensure_consent(model):
+        await _change_options(context, model=model)
         context.app.tell(f"model: {model}", grave=False)
 
 
-async def _effort(context: CommandContext, arguments: str) -> None:
-    model = await context.present_model()
-    rows = {row.model: row for row in await context.connection.models()}
+async def _change_effort(context: CommandContext, arguments: str) -> None:
+    model = await context.find_current_model()
+    rows = {row.model: row for row in await context.connection.list_model_rows()}
     levels = rows[model].efforts if model in rows else EFFORTS
     if not levels:
-        raise InvalidInput(f"{inert_line(model, 80)} has no levels of reasoning effort")
+        raise InvalidInput(f"{make_inert_line(model, 80)} has no levels of reasoning effort")
     efforts = [*(Entry(level, str(level)) for level in levels), Entry("default  the model's own", "default")]
     if not (effort := arguments or await context.choose(Picker("Reasoning effort", lambda _: efforts, searches=False))):
         return
     if effort not in (*levels, "default"):
-        raise InvalidInput(f"there is no effort {inert_line(effort, 40)!r}; choose {', '.join(levels)} or default")
-    await _change(context, reasoning_effort="" if effort == "default" else effort)
+        raise InvalidInput(f"there is no effort {make_inert_line(effort, 40)!r}; choose {', '.join(levels)} or default")
+    await _change_options(context, reasoning_effort="" if effort == "default" else effort)
     context.app.tell(f"reasoning effort: {effort}", grave=False)
 
 
-async def _agent(context: CommandContext, arguments: str) -> None:
-    from treadle.frontends.presentation.slash import NO_AGENT, agent_changes
+async def _change_agent(context: CommandContext, arguments: str) -> None:
+    from treadle.frontends.presentation.slash import NO_AGENT, make_agent_changes
 
     def find_agents(query: str) -> list[Entry[str]]:
         matches = [each for each in agents.values() if query.casefold() in each.name.casefold()]
-        labels = [(inert_line(f"{each.name}  {each.description}", 200), each.name) for each in matches]
+        labels = [(make_inert_line(f"{each.name}  {each.description}", 200), each.name) for each in matches]
         rows = [Entry(Text(label, no_wrap=True), name) for label, name in labels]
         return [*rows, Entry("none  as itself again", "none")]
 
-    agents = await context.connection.custom_agents(context.root)
+    agents = await context.connection.list_custom_agents(context.root)
     if agent_name := arguments or await context.choose(Picker("Work as", find_agents)):
-        await _change(context, **agent_changes(agents, agent_name))
-        words = "itself" if agent_name == NO_AGENT else inert_line(agent_name, 64)
+        await _change_options(context, **make_agent_changes(agents, agent_name))
+        words = "itself" if agent_name == NO_AGENT else make_inert_line(agent_name, 64)
         context.app.tell(f"works as {words}", grave=False)
 
 
-async def _change(context: CommandContext, **options: object) -> None:
+async def _change_options(context: CommandContext, **options: object) -> None:
     """For this chat; without one for the next."""
     if context.app.link is not None:
         await context.app.link.change(**options)
@@ -154,24 +154,24 @@ async def _change(context: CommandContext, **options: object) -> None:
     context.app.showing.draw_facts()
 
 
-async def _network(context: CommandContext, arguments: str) -> None:
+async def _change_network(context: CommandContext, arguments: str) -> None:
     if not arguments:
-        now = network_words(context.app.conversation.view.options.network)
+        now = describe_network(context.app.conversation.view.options.network)
         raise InvalidInput(f"commands may reach: {now}. Say /network none, all, or hosts: registries, github.com …")
     network = False if arguments in ("none", "off") else host_patterns.read(arguments)
-    await _change(context, network=network)
-    context.app.tell(f"commands may reach: {network_words(network)}", grave=False)
+    await _change_options(context, network=network)
+    context.app.tell(f"commands may reach: {describe_network(network)}", grave=False)
 
 
 async def _undo(context: CommandContext, arguments: str) -> None:
-    context.tell_outcome("undone", await context.link().undo(tuple(arguments.split())))
+    context.tell_outcome("undone", await context.require_link().undo(tuple(arguments.split())))
 
 
 async def _redo(context: CommandContext, arguments: str) -> None:
-    context.tell_outcome("redone", await context.link().redo())
+    context.tell_outcome("redone", await context.require_link().redo())
 
 
-async def _world(context: CommandContext, arguments: str) -> None:
+async def _manage_world(context: CommandContext, arguments: str) -> None:
     world, worlds = context.app.conversation.view.options.world, context.connection.worlds
     if not world:
         raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
@@ -191,26 +191,26 @@ async def _world(context: CommandContext, arguments: str) -> None:
 
 
 async def _fork(context: CommandContext, arguments: str) -> None:
-    copy = await context.connection.fork(context.link().id, int(arguments) if arguments.isdecimal() else 0)
+    copy = await context.connection.fork(context.require_link().id, int(arguments) if arguments.isdecimal() else 0)
     await context.open(copy)
     context.app.tell(f"this is a copy: {copy.id}", grave=False)
 
 
 async def _rename(context: CommandContext, arguments: str) -> None:
     if arguments:
-        await context.link().change(title=arguments)
+        await context.require_link().change(title=arguments)
     else:
         purpose = Purpose("rename", "the title: Enter keeps it, Esc goes back")
         context.ask_for(purpose, context.app.conversation.view.title)
 
 
-async def _new(context: CommandContext, arguments: str) -> None:
+async def _begin_chat(context: CommandContext, arguments: str) -> None:
     context.app.showing.detach()
     if arguments:
         await context.say(arguments, ())
 
 
-async def _status(context: CommandContext, arguments: str) -> None:
+async def _show_status(context: CommandContext, arguments: str) -> None:
     app, view = context.app, context.app.conversation.view
     options = app.showing.options
     rows = {
@@ -220,15 +220,15 @@ async def _status(context: CommandContext, arguments: str) -> None:
         "mode": f"{options.mode}: {MODE_WORDS[options.mode][1]}",
         "project": options.root or app.start.root,
         "branch": app.showing.side.branch or view.branch,
-        "network": network_words(options.network),
+        "network": describe_network(options.network),
         "sandbox": view.sandbox or "not used yet",
         "world": options.world,
         "runs in": context.connection.place,
         "context": f"{view.tokens:,} of {view.window:,} tokens" if view.window else "",
         "cost": f"${view.cost or view.usage.usd:.4f}",
     }
-    cells = [(Text(name, "dim"), Text(inert_line(value, 200))) for name, value in rows.items() if value]
-    app.push_screen(Reading("Status", grid(cells, 2)))
+    cells = [(Text(name, "dim"), Text(make_inert_line(value, 200))) for name, value in rows.items() if value]
+    app.push_screen(Reading("Status", draw_grid(cells, 2)))
 
 
 DOCTOR_S = 120.0
@@ -241,14 +241,14 @@ INIT_PROMPT = (
 
 async def _edit(context: CommandContext, arguments: str) -> None:
     """The last message goes to the composer; Enter sends it in the place of the old one. Files stay as they are."""
-    context.link()
-    if not (messages := context.app.conversation.messages()):
+    context.require_link()
+    if not (messages := context.app.conversation.list_messages()):
         raise InvalidInput("there is no message to edit yet")
     words = "edit your last message: Enter sends it again, Esc goes back; /rewind takes files back, too"
     context.ask_for(Purpose("again", words, target=str(messages[-1].seq)), messages[-1].text)
 
 
-async def _cost(context: CommandContext, arguments: str) -> None:
+async def _show_cost(context: CommandContext, arguments: str) -> None:
     view = context.app.conversation.view
     rows = {
         "tokens in": f"{view.usage.input:,}",
@@ -257,11 +257,11 @@ async def _cost(context: CommandContext, arguments: str) -> None:
         "context": f"{view.tokens:,} of {view.window:,} tokens" if view.window else "",
     }
     cells = [(Text(name), Text(value)) for name, value in rows.items() if value]
-    context.app.push_screen(Reading("Cost of this chat", grid(cells, 2)))
+    context.app.push_screen(Reading("Cost of this chat", draw_grid(cells, 2)))
 
 
 async def _export(context: CommandContext, arguments: str) -> None:
-    link = context.link()
+    link = context.require_link()
     data = await link.export()
 
     def write_new(path: Path) -> Path:
@@ -278,12 +278,12 @@ async def _export(context: CommandContext, arguments: str) -> None:
 
 
 async def _paste(context: CommandContext, arguments: str) -> None:
-    from treadle.frontends.tui.desktop import clipboard_picture
+    from treadle.frontends.tui.desktop import save_clipboard_picture
 
-    await context.attach(await clipboard_picture(context.app.home), "from the clipboard")
+    await context.attach(await save_clipboard_picture(context.app.home), "from the clipboard")
 
 
-async def _doctor(context: CommandContext, arguments: str) -> None:
+async def _run_doctor(context: CommandContext, arguments: str) -> None:
     context.app.say_status("looking …", "yellow")
     argv = [sys.executable, "-m", "treadle", "doctor"]
     ran = await run_program(argv, cwd=os.getcwd(), env=os.environ, timeout_s=DOCTOR_S)
@@ -296,13 +296,15 @@ async def _quit(context: CommandContext, arguments: str) -> None:
 
 
 ACTS: dict[str, Callable[[CommandContext, str], Awaitable[object]]] = {
-    "help": _help, "model": _model, "effort": _effort, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
-    "review": choosing.review, "diff": choosing.review, "world": _world, "fork": _fork, "rewind": choosing.rewind,
-    "compact": lambda context, _: context.link().chat.compact(),
-    "chats": choosing.pick_chat, "resume": choosing.pick_chat, "new": _new, "clear": _new, "rename": _rename,
-    "queue": choosing.queue, "jobs": choosing.jobs, "rules": choosing.rules, "permissions": choosing.rules,
-    "network": _network, "history": choosing.search_history, "edit": _edit, "status": _status,
+    "help": _show_help, "model": _change_model, "effort": _change_effort, "mode": _change_mode,
+    "agent": _change_agent, "undo": _undo, "redo": _redo, "review": choosing.review, "diff": choosing.review,
+    "world": _manage_world, "fork": _fork, "rewind": choosing.rewind,
+    "compact": lambda context, _: context.require_link().chat.compact(),
+    "chats": choosing.pick_chat, "resume": choosing.pick_chat, "new": _begin_chat, "clear": _begin_chat,
+    "rename": _rename, "queue": choosing.show_queue, "jobs": choosing.show_jobs,
+    "rules": choosing.show_rules, "permissions": choosing.show_rules,
+    "network": _change_network, "history": choosing.search_history, "edit": _edit, "status": _show_status,
     "init": lambda context, arguments: context.say(f"{INIT_PROMPT} {arguments}".strip(), ()),
-    "cost": _cost, "export": _export, "copy": choosing.copy, "paste": _paste, "doctor": _doctor,
+    "cost": _show_cost, "export": _export, "copy": choosing.copy, "paste": _paste, "doctor": _run_doctor,
     "theme": choosing.choose_theme, "quit": _quit, "exit": _quit,
 }  # fmt: skip

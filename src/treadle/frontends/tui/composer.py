@@ -17,8 +17,8 @@ from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import TextArea
 
-from treadle.base.inert import inert
-from treadle.frontends.tui.desktop import picture_at
+from treadle.base.inert import make_inert
+from treadle.frontends.tui.desktop import find_picture
 
 # Alt-Enter, as terminals send it. Textual reads it as Enter.
 cast(dict[str, object], ANSI_SEQUENCES_KEYS).update({"\x1b\r": (Keys.ControlJ,), "\x1b\n": (Keys.ControlJ,)})
@@ -56,7 +56,7 @@ class History:
                         file.write(json.dumps(text) + "\n")
         self._at, self._draft = len(self._entries), ""
 
-    def newest(self) -> list[str]:
+    def list_newest(self) -> list[str]:
         return list(dict.fromkeys(reversed(self._entries)))
 
     def recall_previous(self, present: str) -> str | None:
@@ -187,10 +187,10 @@ class Composer(TextArea):
         self.text = ""
 
     async def _on_paste(self, event: Paste) -> None:
-        text = inert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = make_inert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         event.stop()
         event.prevent_default()
-        if path := picture_at(text):
+        if path := find_picture(text):
             self.post_message(self.Attaching(path))
         elif len(text) > LARGE or text.count("\n") > LARGE_LINES:
             self.add_chip("pasted", f"{text.count(chr(10)) + 1} lines", text)
@@ -206,7 +206,7 @@ class Composer(TextArea):
 
     def add_chip(self, kind: str, label: str, text: str, image: str = "") -> None:
         number = max(self._chips, default=0) + 1
-        chip_label = f"[{kind} #{number}: {inert(label)[:40]}]".replace("\n", " ")
+        chip_label = f"[{kind} #{number}: {make_inert(label)[:40]}]".replace("\n", " ")
         self._chips[number] = Chip(chip_label, text, image)
         self.insert(f"{chip_label} ")
 

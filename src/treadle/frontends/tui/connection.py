@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from treadle.diff.changes import change_lines
+from treadle.diff.changes import format_changes
 from treadle.diff.diff import FileDiff
 from treadle.errors import TreadleError
 from treadle.protocol.chat_api import ChatApi
@@ -71,10 +71,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def preview_lines(plan: "Plan | Restoration") -> list[str]:
-    return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+    return [*format_changes(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
 
 
-def outcome_of(result: "Restored | Restoration", files: int) -> Outcome:
+def make_outcome(result: "Restored | Restoration", files: int) -> Outcome:
     conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in result.conflicts)
     return Outcome(result.total or files, conflicts, result.error)
 
@@ -88,7 +88,7 @@ class ChatLink(Protocol):
     def id(self) -> str:
         return self.chat.id
 
-    def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+    def stream_events(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         """All events recorded behind `after_seq`, then new ones as they happen, until the reader closes."""
         ...
 
@@ -100,7 +100,7 @@ class ChatLink(Protocol):
         """Take up a run that no worker drives; False if there is none."""
         ...
 
-    async def asked_below(self) -> Sequence[OpenQuestion]:
+    async def list_questions_below(self) -> Sequence[OpenQuestion]:
         """The questions of the chats that its calls began, and of theirs."""
         ...
 
@@ -108,7 +108,7 @@ class ChatLink(Protocol):
         """Options, `title` among them."""
         await self.chat.change(**options)
 
-    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
+    async def list_file_diffs(self, *, everything: bool = False) -> Sequence[FileDiff]:
         """Of the last run of which something is left; or of all."""
         ...
 
@@ -124,9 +124,9 @@ class ChatLink(Protocol):
         """The effect on files of going back to before this message, in lines."""
         ...
 
-    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome: ...
+    async def go_back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome: ...
 
-    async def jobs(self) -> Sequence[JobRow]:
+    async def list_job_rows(self) -> Sequence[JobRow]:
         rows = []
         for job in await self.chat.jobs():
             last = ""

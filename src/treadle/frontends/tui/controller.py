@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import OptionList
 
-from treadle.adapters.workspace.file_names import best, file_names
-from treadle.base.inert import inert_line
-from treadle.errors import InvalidInput, TreadleError, did_you_mean
+from treadle.adapters.workspace.file_names import choose_best_names, list_file_names
+from treadle.base.inert import make_inert_line
+from treadle.errors import InvalidInput, TreadleError, suggest_name
 from treadle.frontends.presentation.conversation import Calls, Conversation, Note
-from treadle.frontends.presentation.notices import chosen_option, is_late_answer
+from treadle.frontends.presentation.notices import is_late_answer, resolve_option
 from treadle.frontends.presentation.rich_text import Text
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.card import Choice
@@ -19,7 +19,7 @@ from treadle.frontends.tui.command_context import CommandContext, Purpose
 from treadle.frontends.tui.commands import ACTS, COMMANDS
 from treadle.frontends.tui.composer import Composer, Draft
 from treadle.frontends.tui.connection import OpenQuestion
-from treadle.frontends.tui.model_dialog import first_run
+from treadle.frontends.tui.model_dialog import choose_first_model
 from treadle.protocol.chat_api import ChatApi
 
 if TYPE_CHECKING:
@@ -42,14 +42,16 @@ class Controller(CommandContext):
         if start.chat:
             await self.open(await self.connection.open(start.chat))
         elif start.picks:
-            await self.command("chats", "")
+            await self.run_slash_command("chats", "")
         elif not start.model:  # the model of the first chat is found or asked for (U-10)
-            if (choice := await self.connection.default_model()) is None:
-                await first_run(self)
+            if (choice := await self.connection.find_default_model()) is None:
+                await choose_first_model(self)
             elif choice.reason:
                 self.next_chat_options["model"] = choice.model
                 self.app.showing.draw_facts()
-                self.app.tell(f"using {inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False)
+                self.app.tell(
+                    f"using {make_inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False
+                )
         if start.prompt:
             await self.say(start.prompt, ())
         await self._read_own()
@@ -62,7 +64,7 @@ class Controller(CommandContext):
 
     # -- the composer -------------------------------------------------------------------------------------------------
 
-    def purpose_words(self) -> str:
+    def describe_purpose(self) -> str:
         return "" if self._purpose is None else self._purpose.words
 
     def put_down(self) -> bool:
@@ -83,7 +85,7 @@ class Controller(CommandContext):
         if purpose is not None:
             self._purpose = None
             try:
-                await self._for_purpose(purpose, text)
+                await self._submit_for_purpose(purpose, text)
             except TreadleError:
                 if self._purpose is None and purpose.question in (None, self.app.card.asked):
                     self._purpose = purpose  # the text can be changed and sent again; Esc gives it up
@@ -95,14 +97,14 @@ class Controller(CommandContext):
             return
         question = self.app.card.asked
         if question is not None and question.action.kind == "user_input" and not text.startswith("/"):
-            answer = chosen_option(question.action, text)
-            answering = self._answer(question, lambda chat: chat.answer(question.action, answer))
+            answer = resolve_option(question.action, text)
+            answering = self._answer_question(question, lambda chat: chat.answer(question.action, answer))
             await self._give_back_on_error(answering, message.draft)
         elif text.startswith("/") and not text.startswith("//"):
             name, _, arguments = text[1:].partition(" ")
-            await self.command(name, arguments.strip())
+            await self.run_slash_command(name, arguments.strip())
         elif text.startswith("!"):
-            await self._give_back_on_error(self.shell(text[1:].strip()), message.draft)
+            await self._give_back_on_error(self.run_shell_command(text[1:].strip()), message.draft)
         else:
             await self.say(text, message.images, steers=message.steers, draft=message.draft)
 
@@ -113,53 +115,53 @@ class Controller(CommandContext):
             self.app.composer.give_back(draft)
             raise
 
-    async def _for_purpose(self, purpose: Purpose, text: str) -> None:
-        link, question = self.link(), purpose.question
+    async def _submit_for_purpose(self, purpose: Purpose, text: str) -> None:
+        link, question = self.require_link(), purpose.question
         match purpose.kind:
             case "feedback" if question is not None:
-                await self._answer(question, lambda chat: chat.deny(question.action, text))
+                await self._answer_question(question, lambda chat: chat.deny(question.action, text))
             case "edit" if question is not None:
                 arguments = {**purpose.arguments, "command": text}
-                await self._answer(question, lambda chat: chat.approve(question.action, arguments=arguments))
+                await self._answer_question(question, lambda chat: chat.approve(question.action, arguments=arguments))
             case "queued":
                 await link.chat.edit_queued(purpose.target, text)
             case "again":
-                await link.back_to(int(purpose.target), conversation=True, files=False)
+                await link.go_back_to(int(purpose.target), conversation=True, files=False)
                 await self.say(text, ())
             case "rename":
                 await (await self.connection.open(purpose.target) if purpose.target else link).change(title=text)
             case _:
                 pass
 
-    async def command(self, name: str, arguments: str) -> None:
+    async def run_slash_command(self, name: str, arguments: str) -> None:
         if name in COMMANDS:
             await ACTS[name](self, arguments)
             return
         await self._read_own()
         if (custom_command := self.offers.own.get(name)) is None:
-            suggestion = did_you_mean(name, [*COMMANDS, *self.offers.own])
-            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{suggestion}; see /help")
+            suggestion = suggest_name(name, [*COMMANDS, *self.offers.own])
+            raise InvalidInput(f"there is no command /{make_inert_line(name, 40)}{suggestion}; see /help")
         await self.say(custom_command.expand(arguments), ())
 
     async def _read_own(self) -> None:
-        self.offers.own = await self.connection.own_commands(self.root, self._chat)
+        self.offers.own = await self.connection.list_own_commands(self.root, self._chat)
         self.offers.renew()
 
     async def _read_files(self) -> None:
-        self.offers.files = await asyncio.to_thread(file_names, self.root)
+        self.offers.files = await asyncio.to_thread(list_file_names, self.root)
 
     async def _read_names(self) -> None:
         """Read the names that can follow an @. Servers may take their time."""
         await self._read_files()
         self.offers.renew()
-        self.offers.resources = await self.connection.resources(self.root, self._chat)
+        self.offers.resources = await self.connection.list_resource_names(self.root, self._chat)
         self.offers.renew()
 
     @property
     def _chat(self) -> str:
         return self.app.link.id if self.app.link is not None else ""
 
-    async def shell(self, command: str) -> None:
+    async def run_shell_command(self, command: str) -> None:
         """A command of the person's own, like one of the model: on the same view, with its effect shown and undoable.
         The model sees it with the next message."""
         if not command:
@@ -172,9 +174,9 @@ class Controller(CommandContext):
         if self.app.conversation.view.busy:
             await self._run_beside(command)
             return
-        self._typed = (self.link().id, command)
+        self._typed = (self.require_link().id, command)
         self._settled.clear()  # none of them is open any more
-        await self.link().chat.run_command(command)
+        await self.require_link().chat.run_command(command)
         self.app.transcript.go_to_end()
 
     async def _run_beside(self, command: str) -> None:
@@ -185,7 +187,7 @@ class Controller(CommandContext):
         side_conversation, main = Conversation(), self.app.conversation
         place = -1
         await side_chat.chat.run_command(command)
-        async for batch in side_chat.news():
+        async for batch in side_chat.stream_events():
             for envelope in batch:
                 side_conversation.apply(envelope)
             for block in side_conversation.blocks:
@@ -205,34 +207,36 @@ class Controller(CommandContext):
 
     async def resume(self) -> None:
         self._cut_at = -1
-        if not await self.link().go_on():
+        if not await self.require_link().go_on():
             raise InvalidInput("nothing is left of this run to go on with")
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def chose(self, choice: Choice) -> None:
+    async def handle_choice(self, choice: Choice) -> None:
         question, action = choice.question, choice.question.action
         match choice.kind:
             case "once":
-                await self._answer(question, lambda chat: chat.approve(action))
+                await self._answer_question(question, lambda chat: chat.approve(action))
             case "rule":
-                await self._answer(question, lambda chat: chat.approve(action, offer=choice.offer, scope=choice.scope))
+                await self._answer_question(
+                    question, lambda chat: chat.approve(action, offer=choice.offer, scope=choice.scope)
+                )
             case "deny":
-                await self._answer(question, lambda chat: chat.deny(action))
+                await self._answer_question(question, lambda chat: chat.deny(action))
             case "answer":
-                await self._answer(question, lambda chat: chat.answer(action, choice.text))
+                await self._answer_question(question, lambda chat: chat.answer(action, choice.text))
             case "feedback":
                 self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", question))
             case "edit":
                 try:
-                    arguments = await (await self._asking(question)).arguments(action)
+                    arguments = await (await self._open_asking_chat(question)).arguments(action)
                 except TreadleError:
                     self.app.card.take_keys_again()
                     raise
                 words = "run this instead: Enter runs it, Esc goes back"
                 self.ask_for(Purpose("edit", words, question, arguments), str(arguments.get("command", "")))
 
-    def settles(self, question: OpenQuestion) -> bool:
+    def settle_if_typed(self, question: OpenQuestion) -> bool:
         """True if this asks about the command that was typed here, in the same chat; then typing it was the answer. A
         later call of the model is asked about even if its command is the same."""
         action, key = question.action, (*question.key, question.action.hash)
@@ -253,22 +257,22 @@ class Controller(CommandContext):
         stays settled: the screen learns of the answer later than the log, and must not ask until then."""
         action, is_answered = question.action, False
         try:
-            if (await self.link().chat.arguments(action)).get("command") == command:
-                await self._answer(question, lambda chat: chat.approve(action))
+            if (await self.require_link().chat.arguments(action)).get("command") == command:
+                await self._answer_question(question, lambda chat: chat.approve(action))
                 is_answered = True
         finally:
             if not is_answered:
                 self._settled.discard((*question.key, action.hash))
                 self.app.showing.draw()
 
-    async def _asking(self, question: OpenQuestion) -> ChatApi:
-        return (await self.connection.open(question.chat) if question.chat != self._chat else self.link()).chat
+    async def _open_asking_chat(self, question: OpenQuestion) -> ChatApi:
+        return (await self.connection.open(question.chat) if question.chat != self._chat else self.require_link()).chat
 
-    async def _answer(self, question: OpenQuestion, give: Callable[[ChatApi], Awaitable[object]]) -> None:
+    async def _answer_question(self, question: OpenQuestion, give: Callable[[ChatApi], Awaitable[object]]) -> None:
         """An answer that comes too late is a notice, never an end."""
         self._mine.add(question.key)
         try:
-            await give(await self._asking(question))
+            await give(await self._open_asking_chat(question))
         except TreadleError as error:
             if not is_late_answer(error):
                 raise
@@ -290,7 +294,7 @@ class Controller(CommandContext):
 
     # -- keys that are offered to others first ------------------------------------------------------------------------
 
-    def completing(self, message: Composer.Completing) -> None:
+    def offer_completions(self, message: Composer.Completing) -> None:
         if message.kind and not message.typed:  # read the current names
             read = self._read_own if message.kind == "command" else self._read_names
             self.app.run_guarded(read, group="reading", exclusive=True)
@@ -322,7 +326,7 @@ class Offers:
         self.files: Sequence[str] = ()  # the names of the project's files, once they are known
         self.resources: Sequence[str] = ()  # those of MCP servers, as `server:uri`
         self.own: Mapping[str, OwnCommand] = {}
-        app.composer.completes = self._key
+        app.composer.completes = self._take_key
 
     def renew(self) -> None:
         """More is known than when the offer was made."""
@@ -336,8 +340,10 @@ class Offers:
                 names = [name for name in (*COMMANDS, *self.own) if name.startswith(typed)]
                 self._show("command", [] if names == [typed] else names)
             case "file" if self.files or self.resources:
-                few = [] if typed else best(self.resources, "", MOST // 2)  # short names of files would hide them all
-                names = best(self.files if few else (*self.files, *self.resources), typed, MOST - len(few))
+                few = (
+                    [] if typed else choose_best_names(self.resources, "", MOST // 2)
+                )  # short names of files would hide them all
+                names = choose_best_names(self.files if few else (*self.files, *self.resources), typed, MOST - len(few))
                 self._show("file", [*names, *few])
             case _:
                 self.put_down()
@@ -359,16 +365,16 @@ class Offers:
         option_list.display = bool(names)
         width = max((len(name) for name in names), default=0)
         for name in names:
-            line: str = inert_line(name)
+            line: str = make_inert_line(name)
             if kind == "command":
                 own = self.own.get(name)
-                words = inert_line(f"{own.hint} {own.description}".strip(), 200) if own is not None else ""
+                words = make_inert_line(f"{own.hint} {own.description}".strip(), 200) if own is not None else ""
                 line = f"/{name:{width}}  {COMMANDS.get(name) or words}"
             option_list.add_option(Text(line, no_wrap=True))
         if names:
             option_list.highlighted = 0
 
-    def _key(self, key: str) -> bool:
+    def _take_key(self, key: str) -> bool:
         composer = self._app.composer
         if not self._names:
             return self._otherwise(key)

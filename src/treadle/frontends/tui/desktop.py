@@ -16,7 +16,7 @@ PATIENCE_S = 10.0
 COPY_S = 5.0
 
 
-def picture_kind(path: str) -> str:
+def guess_picture_kind(path: str) -> str:
     """The media type, if the name is that of a picture which models take; else nothing."""
     from treadle.protocol.content import PICTURE_KINDS  # here: the first frame of the app does without
 
@@ -24,17 +24,17 @@ def picture_kind(path: str) -> str:
     return kind if kind in PICTURE_KINDS else ""
 
 
-def picture_at(text: str) -> str:
+def find_picture(text: str) -> str:
     """The path of a picture that is there, if the text is nothing but that, as when a file is dragged to a terminal."""
     path = text.strip().strip("'\"").replace("\\ ", " ")
-    if not path or "\n" in path or not picture_kind(path):
+    if not path or "\n" in path or not guess_picture_kind(path):
         return ""
     picture = Path(path).expanduser()
     return str(picture) if picture.is_file() else ""
 
 
 def read_picture(path: str) -> tuple[str, bytes]:
-    if not (kind := picture_kind(path)):
+    if not (kind := guess_picture_kind(path)):
         raise InvalidInput(f"{path} is no picture that a model could take")
     try:
         return kind, Path(path).expanduser().read_bytes()
@@ -42,17 +42,17 @@ def read_picture(path: str) -> tuple[str, bytes]:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
 
 
-def clipboard_command(environment: Mapping[str, str]) -> list[str]:
+def find_clipboard_command(environment: Mapping[str, str]) -> list[str]:
     """The command that prints the picture of the clipboard as PNG on this machine; empty if there is none."""
     commands = {
         "wl-paste": ["--no-newline", "--type", "image/png"],
         "xclip": ["-selection", "clipboard", "-target", "image/png", "-out"],
         "pngpaste": ["-"],
     }
-    return _first_program(commands, environment, shutil.which)
+    return _find_program(commands, environment, shutil.which)
 
 
-def _first_program(
+def _find_program(
     commands: Mapping[str, list[str]], environment: Mapping[str, str], find: Callable[[str], str | None]
 ) -> list[str]:
     """The first of these programs that is installed and has the display that it needs, with its arguments."""
@@ -63,9 +63,9 @@ def _first_program(
     return []
 
 
-async def clipboard_picture(folder: Path | None) -> str:
+async def save_clipboard_picture(folder: Path | None) -> str:
     """The path of a file with the picture of the clipboard; InvalidInput if there is none, or no way to get it."""
-    command = clipboard_command(os.environ)
+    command = find_clipboard_command(os.environ)
     if not command:
         raise InvalidInput(
             "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
@@ -94,17 +94,17 @@ async def clipboard_picture(folder: Path | None) -> str:
     return await asyncio.to_thread(save)
 
 
-def copy_command(environment: Mapping[str, str]) -> list[str]:
+def find_copy_command(environment: Mapping[str, str]) -> list[str]:
     """The program that takes the clipboard's text on its input, never one of the project (S-09); empty: none."""
-    from treadle.base.subprocesses import program_outside
+    from treadle.base.subprocesses import find_program_outside
 
     commands = {"wl-copy": [], "xclip": ["-selection", "clipboard", "-in"], "xsel": ["--clipboard", "--input"]}
     commands |= {"pbcopy": [], "clip.exe": []}
-    return _first_program(commands, environment, lambda name: program_outside(name, os.getcwd()))
+    return _find_program(commands, environment, lambda name: find_program_outside(name, os.getcwd()))
 
 
 async def copy_to_desktop(text: str) -> None:
-    if not (command := copy_command(os.environ)):
+    if not (command := find_copy_command(os.environ)):
         return
     from treadle.base.subprocesses import run_program
 
@@ -119,10 +119,10 @@ def edit_text(text: str) -> str | None:
     import shlex
     import subprocess
 
-    from treadle.base.process_folders import process_folder_prefix
+    from treadle.base.process_folders import make_folder_prefix
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.TemporaryDirectory(prefix=process_folder_prefix()) as folder:
+    with tempfile.TemporaryDirectory(prefix=make_folder_prefix()) as folder:
         path = Path(folder) / "message.md"
         path.write_text(text, encoding="utf-8")
         try:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def make_app(
     connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None, theme: str = ""
 ) -> TreadleApp:
-    return TreadleApp(connect, _show, _control, start, home=home, theme=theme)
+    return TreadleApp(connect, _show, _make_controller, start, home=home, theme=theme)
 
 
-async def run(
+async def launch_app(
     connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None, inline: bool = False
 ) -> AppExit | None:
     app = make_app(connect, start, home=home)
@@ -34,7 +34,7 @@ def _show(app: TreadleApp) -> "Showing":
     return ChatDisplay(app)
 
 
-def _control(app: TreadleApp) -> "Controlling":
+def _make_controller(app: TreadleApp) -> "Controlling":
     from treadle.frontends.tui.controller import Controller
 
     return Controller(app)

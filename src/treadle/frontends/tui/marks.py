@@ -10,7 +10,7 @@ from textual import widgets
 from textual.color import Color
 from textual.filter import LineFilter
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.frontends.presentation.rich_text import Drawable, Text
 
 _DARK = [(0, 0, 0), (160, 40, 40), (38, 105, 20), (128, 88, 0), (45, 85, 185), (115, 55, 150), (0, 98, 135)]
@@ -44,7 +44,7 @@ class Marks(NamedTuple):
     full: str = "━"
     spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-    def plain(self, text: str) -> str:
+    def adapt_text(self, text: str) -> str:
         """Signs that come with texts of the presentation, as this terminal can show them."""
         return text if self.unicode else text.translate(_ASCII)
 
@@ -55,7 +55,7 @@ PLAIN = Marks(
 )  # fmt: skip
 
 
-def plain_text(text: str) -> str:
+def convert_to_ascii(text: str) -> str:
     if text.isascii():
         return text
     return "".join(each if each.isascii() else "?" * cell_len(each) for each in text.translate(_ASCII))
@@ -66,13 +66,13 @@ class InertFilter(LineFilter):
     links that it would open. `Text` shows such characters as escapes; here the width of a line must not change."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [_inert_segment(segment) for segment in segments]
+        return [_make_inert(segment) for segment in segments]
 
 
-def _inert_segment(segment: Segment) -> Segment:
+def _make_inert(segment: Segment) -> Segment:
     text, style, control = segment
-    if inert_line(text) != text:
-        text = "".join(each if inert_line(each) == each else "?" * cell_len(each) for each in text)
+    if make_inert_line(text) != text:
+        text = "".join(each if make_inert_line(each) == each else "?" * cell_len(each) for each in text)
     elif style is None or not style.link:
         return segment
     return Segment(text, style and style.update_link(None), control)
@@ -89,10 +89,10 @@ class Plain(LineFilter):
     """Signs for terminals without Unicode, borders and bars included."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [Segment(plain_text(text), style, control) for text, style, control in segments]
+        return [Segment(convert_to_ascii(text), style, control) for text, style, control in segments]
 
 
-def marks_for(encoding: str | None) -> Marks:
+def choose_marks(encoding: str | None) -> Marks:
     return Marks() if "utf" in (encoding or "").lower() else PLAIN
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.adapters.models.catalog.table import PREFERRED
 from treadle.adapters.models.providers import PROVIDER_NAMES, VARIABLES
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Text
 from treadle.frontends.tui.command_context import CommandContext
@@ -28,11 +28,11 @@ class ModelDialogChoice(msgspec.Struct, frozen=True):
     name: str = ""  # the model, or the provider whose key is entered
 
 
-async def first_run(context: CommandContext) -> None:
+async def choose_first_model(context: CommandContext) -> None:
     model = await choose_model(context, "Welcome to Treadle. Choose a model, or type its name")
     if not model:
         context.app.tell("no model is chosen; /model opens the list again", grave=False)
-    elif await context.may_see(model):
+    elif await context.ensure_consent(model):
         context.next_chat_options["model"] = model
         context.app.showing.draw_facts()
 
@@ -41,14 +41,14 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
     """The model that the person chose, ready to be used; empty if they left."""
     query = ""
     while True:
-        rows = list(await context.connection.models())
+        rows = list(await context.connection.list_model_rows())
         usable = {row.model.partition(":")[0] for row in rows if not row.unusable_reason}
         best = [f"{provider}:{name}" for provider, name in PREFERRED.items() if name and provider in usable]
         # The best model of each provider that can be used, should the catalogue list it elsewhere.
         rows += [ModelRow(model) for model in best if all(row.model != model for row in rows)]
 
         def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[ModelDialogChoice]]:
-            return list(_entries(context, rows, typed.strip()))
+            return list(_yield_entries(context, rows, typed.strip()))
 
         offer = await context.app.push_screen_wait(Picker(title, find, query=query))
         if offer is None:
@@ -67,7 +67,7 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
             query = await _get_access(context, offer)
         except TreadleError as error:
             query = ""
-            context.app.tell(inert_line(str(error), 400))
+            context.app.tell(make_inert_line(str(error), 400))
 
 
 async def _get_access(context: CommandContext, offer: ModelDialogChoice) -> str:
@@ -109,11 +109,11 @@ async def _enter_server(context: CommandContext) -> str:
     return "custom:"
 
 
-def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[ModelDialogChoice]]:
+def _yield_entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[ModelDialogChoice]]:
     """All rows that match, under their headings. A model that is not in the list is offered as it was typed."""
     words = typed.casefold()
     if ":" in typed and not typed.endswith(":") and all(row.model != typed for row in rows):
-        yield Entry(f"  use {inert_line(typed, 80)} (as typed)", ModelDialogChoice("model", typed))
+        yield Entry(f"  use {make_inert_line(typed, 80)} (as typed)", ModelDialogChoice("model", typed))
     groups = [
         ("models that you can use now", [row for row in _sort_rows(rows) if not row.unusable_reason]),
         ("models that need a key first", [row for row in _sort_rows(rows) if row.unusable_reason] if words else []),
@@ -124,15 +124,15 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
         for row in group:
             # A model without its key can be chosen where the key can be entered.
             can_choose = not row.unusable_reason or (takes_keys and row.model.partition(":")[0] in PREFERRED)
-            labels.append((_label(row), ModelDialogChoice("model", row.model) if can_choose else None))
-        yield from _group(heading, labels, words)
+            labels.append((_make_label(row), ModelDialogChoice("model", row.model) if can_choose else None))
+        yield from _yield_group(heading, labels, words)
     lacking = {row.model.partition(":")[0] for row in rows if row.unusable_reason}
     keys: list[tuple[Text, ModelDialogChoice | None]] = [
         (Text.assemble(f"  {PROVIDER_NAMES[name]}", ("  enter a key", "dim")), ModelDialogChoice("key", name))
         for name in PREFERRED
         if takes_keys and name != COPILOT and name in lacking
     ]
-    yield from _group("enter a key", keys if takes_keys else [(Text(f"  {REMOTE_KEYS}"), None)], words)
+    yield from _yield_group("enter a key", keys if takes_keys else [(Text(f"  {REMOTE_KEYS}"), None)], words)
     options: dict[ModelDialogChoice, tuple[str, str]] = {}
     if takes_keys:
         options[ModelDialogChoice("address")] = "enter the address of a server", "vLLM, LM Studio, a gateway …"
@@ -142,7 +142,7 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
     others: list[tuple[Text, ModelDialogChoice | None]] = [
         (Text.assemble(f"  {does}", (f"  {about}", "dim")), offer) for offer, (does, about) in options.items()
     ]
-    yield from _group("other ways", [*others, (Text(f"  {FETCH}"), None)] if takes_keys else others, words)
+    yield from _yield_group("other ways", [*others, (Text(f"  {FETCH}"), None)] if takes_keys else others, words)
     if typed and ":" not in typed:
         yield Entry(Text(f"  a model of another name: type provider:name, such as openai:{typed}", "dim"), None)
 
@@ -153,13 +153,13 @@ def _sort_rows(rows: Sequence[ModelRow]) -> list[ModelRow]:
     return sorted(rows, key=lambda row: (not row.place, row.model not in preferred))
 
 
-def _label(row: ModelRow) -> Text:
-    model = (f"  {inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
-    facts = [f"{row.window:,} tokens" if row.window else "", row.place, inert_line(row.unusable_reason, 120)]
+def _make_label(row: ModelRow) -> Text:
+    model = (f"  {make_inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
+    facts = [f"{row.window:,} tokens" if row.window else "", row.place, make_inert_line(row.unusable_reason, 120)]
     return Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
 
 
-def _group(
+def _yield_group(
     heading: str, rows: Sequence[tuple[Text, ModelDialogChoice | None]], words: str
 ) -> Iterator[Entry[ModelDialogChoice]]:
     matching_rows = [(label, offer) for label, offer in rows if words in label.plain.casefold()]

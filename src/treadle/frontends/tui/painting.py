@@ -57,7 +57,7 @@ class Painter:
         """The terminal shows something else by now."""
         self._size = Size(0, 0)
 
-    def difference(self, update: CompositorUpdate, size: Size, console: Console) -> CompositorUpdate:
+    def compute_difference(self, update: CompositorUpdate, size: Size, console: Console) -> CompositorUpdate:
         if not isinstance(update, ChopsUpdate | LayoutUpdate):
             self.forget()
             return update
@@ -65,42 +65,42 @@ class Painter:
             self._size = size
             self._rows = [(UNKNOWN,) * size.width] * size.height
         next_rows = list(self._rows)
-        for y, x, strip in _parts(update):
+        for y, x, strip in _yield_parts(update):
             if any(segment.control for segment in strip):
                 self.forget()
                 return update
             if y < size.height and x < size.width:
-                cells = self._cells(strip, console)[: size.width - x]
+                cells = self._render_cells(strip, console)[: size.width - x]
                 row = next_rows[y]
                 if row[x : x + len(cells)] != cells:
                     next_rows[y] = row[:x] + cells + row[x + len(cells) :]
-        text = "".join(self._way_to(next_rows))
+        text = "".join(self._yield_changes(next_rows))
         self._rows = next_rows
         return Difference(text)
 
-    def _cells(self, strip: Strip, console: Console) -> Row:
+    def _render_cells(self, strip: Strip, console: Console) -> Row:
         rendered = strip.render(console)
         if (cached := self._strips.get(rendered)) is not None:
             return cached
         if len(self._strips) > _STYLES:
             self._strips.clear()
-        row = tuple(cell for segment in strip for cell in self._segment_cells(segment, console))
+        row = tuple(cell for segment in strip for cell in self._yield_segment_cells(segment, console))
         self._strips[rendered] = row
         return row
 
-    def _segment_cells(self, segment: Segment, console: Console) -> Iterator[Cell]:
+    def _yield_segment_cells(self, segment: Segment, console: Console) -> Iterator[Cell]:
         text, style, _ = segment
-        sgr = blank_sgr = self._sgr(style, console) if style is not None else ""
+        sgr = blank_sgr = self._get_sgr(style, console) if style is not None else ""
         if style is not None and not (
             style.reverse or style.underline or style.underline2 or style.strike or style.overline
         ):  # nothing but its ground is seen of a style on a blank: two blanks of one ground are the same cell
-            blank_sgr = self._sgr(Style(bgcolor=style.bgcolor), console)
+            blank_sgr = self._get_sgr(Style(bgcolor=style.bgcolor), console)
         blank = Cell(" ", blank_sgr)
         if text.isascii():
             return (blank if letter == " " else Cell(letter, sgr) for letter in text)
-        return (blank if cell.text == " " else cell for cell in _wide_cells(text, sgr))
+        return (blank if cell.text == " " else cell for cell in _make_wide_cells(text, sgr))
 
-    def _sgr(self, style: Style, console: Console) -> str:
+    def _get_sgr(self, style: Style, console: Console) -> str:
         system = console._color_system
         if (cached := self._styles.get((style, system))) is None:
             if len(self._styles) > _STYLES:
@@ -108,19 +108,19 @@ class Painter:
             cached = self._styles[style, system] = style.render("x", color_system=system).partition("x")[0]
         return cached
 
-    def _way_to(self, next_rows: Sequence[Row]) -> Iterator[str]:
+    def _yield_changes(self, next_rows: Sequence[Row]) -> Iterator[str]:
         screen_rows: Sequence[Row] = self._rows
-        if (scroll := _best_scroll(screen_rows, next_rows)) is not None:
+        if (scroll := _find_best_scroll(screen_rows, next_rows)) is not None:
             first, end, by = scroll
             yield f"{RESET}\x1b[{first + 1};{end}r\x1b[{end};1H" + "\n" * by + "\x1b[r"
             blank = (UNKNOWN,) * self._size.width
             screen_rows = [*screen_rows[:first], *screen_rows[first + by : end], *[blank] * by, *screen_rows[end:]]
         pairs = enumerate(zip(screen_rows, next_rows, strict=True))
         changed_rows = ((y, old, new) for y, (old, new) in pairs if old is not new and old != new)
-        yield from _write_runs(run for y, old, new in changed_rows for run in _row_difference(y, old, new))
+        yield from _write_runs(run for y, old, new in changed_rows for run in _yield_changed_runs(y, old, new))
 
 
-def _parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
+def _yield_parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
     """The row, the column and the strip of everything that an update writes."""
     if isinstance(update, LayoutUpdate):
         for y, strips in enumerate(update.strips, update.region.y):
@@ -136,7 +136,7 @@ def _parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip
                 yield y, x, chop if chop_end <= end else chop.crop(0, end - x)
 
 
-def _wide_cells(text: str, sgr: str) -> Iterator[Cell]:
+def _make_wide_cells(text: str, sgr: str) -> Iterator[Cell]:
     from rich.cells import cell_len, get_character_cell_size
 
     cells: list[Cell] = []
@@ -158,7 +158,7 @@ def _has_plain_widths(row: Row) -> bool:
     return all(len(cell.text) == 1 or cell is UNKNOWN for cell in row)
 
 
-def _best_scroll(screen_rows: Sequence[Row], next_rows: Sequence[Row]) -> tuple[int, int, int] | None:
+def _find_best_scroll(screen_rows: Sequence[Row], next_rows: Sequence[Row]) -> tuple[int, int, int] | None:
     """The rows, from the first to before the end, that moved up, and by how many; None if too little would be saved."""
     pairs = enumerate(zip(screen_rows, next_rows, strict=True))
     changed_rows = [y for y, (old, new) in pairs if old is not new and old != new]
@@ -179,7 +179,7 @@ def _is_alike(old: Row, new: Row) -> bool:
     return old[:half] == new[:half] and any(cell.text.strip() for cell in new[:half])
 
 
-def _row_difference(y: int, old: Row, new: Row) -> Iterator[Run]:
+def _yield_changed_runs(y: int, old: Row, new: Row) -> Iterator[Run]:
     if not (_has_plain_widths(old) and _has_plain_widths(new)):
         yield y, 0, new
         return
@@ -204,9 +204,9 @@ class Pen(NamedTuple):
     letters: str = ""
     ground: str = ""
 
-    def way_to(self, cell: Cell) -> "tuple[Pen, str]":
+    def compute_change(self, cell: Cell) -> "tuple[Pen, str]":
         """The pen for a cell, and the sequence that changes this one into it. A blank takes any colour of letters."""
-        pen = _pen_of(cell.sgr)
+        pen = _parse_pen(cell.sgr)
         if cell.text == " " and not pen.attributes and not self.shows_on_blanks:
             pen = pen._replace(attributes=self.attributes, letters=self.letters)
         if pen == self:
@@ -227,7 +227,7 @@ _ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))  # underlined, reversed, str
 
 
 @lru_cache(_STYLES)
-def _pen_of(sgr: str) -> Pen:
+def _parse_pen(sgr: str) -> Pen:
     attributes, letters, ground = list[str](), "", ""
     codes = iter(sgr[2:-1].split(";") if sgr else ())
     for code in codes:
@@ -250,7 +250,7 @@ def _write_runs(runs: Iterable[Run]) -> Iterator[str]:
     for y, x, cells in runs:
         yield f"\x1b[{y + 1};{x + 1}H"
         for cell in cells:
-            pen, change = pen.way_to(cell)
+            pen, change = pen.compute_change(cell)
             yield change + cell.text
     if pen != Pen():
         yield RESET

@@ -19,7 +19,7 @@ from treadle.frontends.tui.connection import (
     ModelRow,
     OpenQuestion,
     Outcome,
-    outcome_of,
+    make_outcome,
     preview_lines,
 )
 from treadle.frontends.tui.desktop import read_picture
@@ -39,7 +39,7 @@ class RemoteChat(ChatLink):
     def __init__(self, chat: ClientChat) -> None:
         self.chat: ClientChat = chat
 
-    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+    async def stream_events(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         async for envelope in self.chat.events(after_seq):
             yield [envelope]
 
@@ -50,12 +50,12 @@ class RemoteChat(ChatLink):
     async def go_on(self) -> bool:
         return False  # the server's workers take up such runs
 
-    async def asked_below(self) -> Sequence[OpenQuestion]:
+    async def list_questions_below(self) -> Sequence[OpenQuestion]:
         actions = [each for each in await self.chat.actions(below=True) if each.chat != self.id]
         people = [each for each in actions if each.action.of_person]
         return [OpenQuestion(each.action, each.chat, each.title, below=True) for each in people]
 
-    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
+    async def list_file_diffs(self, *, everything: bool = False) -> Sequence[FileDiff]:
         files = await self.chat.files.changes("all" if everything else "last")
         return [FileDiff(convert(each, FileChange, from_attributes=True), each.hunks, each.notes) for each in files]
 
@@ -63,19 +63,19 @@ class RemoteChat(ChatLink):
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
     ) -> Outcome:
         run: Run = "all" if everything else "last"
-        return _outcome(await self.chat.files.undo(run=run, paths=paths, hunks=hunks or {}))
+        return _convert_restoration(await self.chat.files.undo(run=run, paths=paths, hunks=hunks or {}))
 
     async def redo(self) -> Outcome:
-        return _outcome(await self.chat.files.redo())
+        return _convert_restoration(await self.chat.files.redo())
 
     async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
-        return _outcome(await self.chat.files.keep(run="all", paths=paths, hunks=hunks or {}))
+        return _convert_restoration(await self.chat.files.keep(run="all", paths=paths, hunks=hunks or {}))
 
     async def preview_back(self, message: int) -> Sequence[str]:
         return preview_lines(await self.chat.files.preview(since=message - 1))
 
-    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
-        return _outcome(await self.chat.files.back_to(message, conversation=conversation, files=files))
+    async def go_back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
+        return _convert_restoration(await self.chat.files.back_to(message, conversation=conversation, files=files))
 
 
 class Remote:
@@ -94,7 +94,7 @@ class Remote:
     def away(self) -> bool:
         return self._http.away
 
-    async def default_model(self) -> ModelChoice | None:
+    async def find_default_model(self) -> ModelChoice | None:
         model = self._options.get("model") or (await self._http.get("/api/models", ModelList)).default
         return ModelChoice(model, "") if model else None
 
@@ -113,18 +113,18 @@ class Remote:
     async def fork(self, id: str, seq: int) -> RemoteChat:
         return RemoteChat(await ClientChat(self._http, id, PATIENCE_S).fork(seq))
 
-    async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
+    async def list_chat_rows(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
         if query.strip():
             matches = await self._chats.search(query, archived=archived, limit=min(limit, 200))
-            return [_row(each, each.found) for each in matches]
+            return [_make_chat_row(each, each.found) for each in matches]
         rows: list[ChatRow] = []
         async for line in self._chats.list(archived=archived):
-            rows.append(_row(line))
+            rows.append(_make_chat_row(line))
             if len(rows) >= limit:
                 break
         return rows
 
-    async def models(self) -> Sequence[ModelRow]:
+    async def list_model_rows(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
         return [
             ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, each.place, each.efforts)
@@ -137,7 +137,7 @@ class Remote:
     async def add_server(self, url: str, key: str) -> int:
         raise InvalidInput("a server has its own models: name their address where it runs")
 
-    async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+    async def list_own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
         """They say themselves: the server knows their texts."""
         from treadle.library.skills.reading import OwnCommand
 
@@ -147,31 +147,31 @@ class Remote:
         texts = {name: f"/{name} $ARGUMENTS" for name in commands}
         return {name: OwnCommand(name, each.description, texts[name], each.hint) for name, each in commands.items()}
 
-    async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+    async def list_resource_names(self, root: str, chat: str = "") -> Sequence[str]:
         if not chat:
             return ()
         return [each.mention[1:] for each in await ClientChat(self._http, chat, PATIENCE_S).resources()]
 
-    async def custom_agents(self, root: str) -> Mapping[str, Any]:
+    async def list_custom_agents(self, root: str) -> Mapping[str, Any]:
         return {}
 
-    async def rules(self, chat: str = "") -> Sequence[RuleView]:
+    async def read_rules(self, chat: str = "") -> Sequence[RuleView]:
         return (await self._http.get("/api/rules", RuleList, {"chat": chat} if chat else {})).rules
 
     async def revoke(self, rule: RuleView) -> None:
         query = {"chat": rule.chat} if rule.chat else {}
         await self._http.change("DELETE", f"/api/rules/{rule.rule.id}", {}, Any, query=query)
 
-    async def disclosure(self, model: str) -> str:
+    async def get_disclosure(self, model: str) -> str:
         return ""  # the person who runs the server has seen it
 
-    async def consent(self, model: str) -> None: ...
+    async def record_consent(self, model: str) -> None: ...
 
     async def close(self) -> None:
         await self._http.close()
 
 
-def _row(line: ChatLine, excerpt: str = "") -> ChatRow:
+def _make_chat_row(line: ChatLine, excerpt: str = "") -> ChatRow:
     updated_ms = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
     return ChatRow(
         line.id, line.title, line.status, line.root, line.model, updated_ms, line.archived, line.head,
@@ -179,5 +179,5 @@ def _row(line: ChatLine, excerpt: str = "") -> ChatRow:
     )  # fmt: skip
 
 
-def _outcome(restoration: Restoration) -> Outcome:
-    return outcome_of(restoration, sum(not is_folder(each) for each in restoration.files))
+def _convert_restoration(restoration: Restoration) -> Outcome:
+    return make_outcome(restoration, sum(not is_folder(each) for each in restoration.files))

@@ -14,10 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Text
-from treadle.frontends.tui.drawing import key_hints
+from treadle.frontends.tui.drawing import draw_key_hints
 from treadle.frontends.tui.marks import Static
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Picker(ModalScreen[T | None]):
                     yield Static(id="shown")
             keys = {"enter": "choose", **self._keys, "esc": "back"}
             names = [key.replace("ctrl+", "Ctrl-").replace("enter", "Enter").replace("esc", "Esc") for key in keys]
-            hints = key_hints(zip(names, keys.values(), strict=True), max(30, self.app.size.width - 8))
+            hints = draw_key_hints(zip(names, keys.values(), strict=True), max(30, self.app.size.width - 8))
             yield Static(hints, id="keys")
 
     async def on_mount(self) -> None:
@@ -108,7 +108,7 @@ class Picker(ModalScreen[T | None]):
             found_entries = self._found(query)
             entries = list(await found_entries if isawaitable(found_entries) else found_entries)
         except TreadleError as error:
-            entries = [Entry(Text(inert_line(str(error)), "red"), None)]
+            entries = [Entry(Text(make_inert_line(str(error)), "red"), None)]
         if not self.is_attached:  # it was left meanwhile
             return
         self._entries, self._query = entries, query
@@ -125,18 +125,18 @@ class Picker(ModalScreen[T | None]):
         at = self.query_one(OptionList).highlighted
         return self._entries[at].value if at is not None and at < len(self._entries) else None
 
-    def _start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "default") -> None:
+    def _start_work(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "default") -> None:
         """Do `work` in a worker; a later one of the same group ends it. One that ends before it began makes no
         coroutine."""
         self.run_worker(cast(Any, partial(work, *arguments)), exclusive=group != "default", group=group)
 
     def on_input_changed(self) -> None:
-        self._start(self.load, group="load")
+        self._start_work(self.load, group="load")
 
     def on_option_list_option_highlighted(self) -> None:
         value = self.get_highlighted()
         if self._preview is not None and value is not None and self.has_class("wide"):
-            self._start(self._show, value, group="preview")
+            self._start_work(self._show, value, group="preview")
 
     async def _show(self, value: T) -> None:
         assert self._preview is not None
@@ -153,7 +153,7 @@ class Picker(ModalScreen[T | None]):
         if (value := self.get_highlighted()) is None:
             return
         if "enter" in self._keys:
-            self._start(self._do, "enter", value)
+            self._start_work(self._do, "enter", value)
         else:
             self.dismiss(value)
 
@@ -175,7 +175,7 @@ class Picker(ModalScreen[T | None]):
         try:
             message = await self._act(key, value)
         except TreadleError as error:
-            message = inert_line(str(error))
+            message = make_inert_line(str(error))
         if message is None:
             self.dismiss(None)
             return
@@ -234,7 +234,7 @@ class Confirm(ModalScreen[bool]):
         self._no = no
 
     def compose(self) -> ComposeResult:
-        keys = key_hints((("y", self._yes), ("n", self._no)), max(30, self.app.size.width - 12))
+        keys = draw_key_hints((("y", self._yes), ("n", self._no)), max(30, self.app.size.width - 12))
         with Vertical():
             yield Static(Text(self._text))
             yield Static(keys)

@@ -11,14 +11,14 @@ from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import OptionList
 
-from treadle.adapters.workspace.file_names import branch_of
-from treadle.base.inert import inert_line
+from treadle.adapters.workspace.file_names import read_branch
+from treadle.base.inert import make_inert_line
 from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.conversation import Conversation, Note
 from treadle.frontends.presentation.overview import Overview
 from treadle.frontends.presentation.rich_text import Text
-from treadle.frontends.presentation.styled import model_name, tail
+from treadle.frontends.presentation.styled import format_model_name, shorten_to_tail
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.card import Card
 from treadle.frontends.tui.connection import ChatLink, OpenQuestion
@@ -66,7 +66,7 @@ class ChatDisplay:
             self.conversation.add_local(Note(text=words, colour="cyan"))
         self.transcript.show(self.conversation)
         self._ticking = app.set_interval(TICK_S, self._tick, pause=True)
-        app.set_interval(LOOK_S, self._look)
+        app.set_interval(LOOK_S, self._look_up_facts)
         app.set_interval(TIDY_S, self._tidy)
 
     def attach(self, link: ChatLink, *, new: bool = False) -> None:
@@ -100,31 +100,31 @@ class ChatDisplay:
     async def _follow(self, link: ChatLink) -> None:
         while True:
             try:
-                async for batch in link.news(self.conversation.seq):
+                async for batch in link.stream_events(self.conversation.seq):
                     self._lost = ""
                     for envelope in batch:
                         self.conversation.apply(envelope)
                     if self._flushing is None:
                         self._flushing = self._app.set_timer(max(FLUSH_S, SHARE * self._drew_s), self.draw)
             except TreadleError as error:
-                self._lost = f"lost the chat: {inert_line(str(error))}"
+                self._lost = f"lost the chat: {make_inert_line(str(error))}"
             await asyncio.sleep(LOOK_S)
 
-    async def _look(self) -> None:
+    async def _look_up_facts(self) -> None:
         """Look up facts that no event reports: the last lines of background commands, the remaining changed files."""
         link, view = self.link, self.conversation.view
         if self._app.connection is not None and not self._app.connection.stays:
             root = view.options.root or self._app.start.root
-            self.side.branch = await asyncio.to_thread(branch_of, root)
+            self.side.branch = await asyncio.to_thread(read_branch, root)
         if link is None:
             self.draw_facts()
             return
         with suppress(TreadleError):
             if view.jobs or any(job.status == "running" for job in self.side.jobs):
-                self.side.jobs = await link.jobs()
+                self.side.jobs = await link.list_job_rows()
             if self._files_at != self.conversation.seq and not view.busy:
                 self._files_at = self.conversation.seq
-                self.side.files = await link.changes()
+                self.side.files = await link.list_file_diffs()
         self.draw_facts()
 
     async def look_below(self) -> None:
@@ -135,7 +135,7 @@ class ChatDisplay:
         async with self._below_lock:
             try:
                 rows = await link.chat.children() if child_ids else ()
-                questions = await link.asked_below() if any(row.waits for row in rows) else ()
+                questions = await link.list_questions_below() if any(row.waits for row in rows) else ()
             except TreadleError:
                 return
         if link is self.link:
@@ -165,7 +165,7 @@ class ChatDisplay:
         chat = self.link.id if self.link is not None else ""
         actions = [action for action in self.conversation.view.actions if action.of_person and chat]
         own_questions = [OpenQuestion(action, chat) for action in actions]
-        own_questions = [each for each in own_questions if controller is None or not controller.settles(each)]
+        own_questions = [each for each in own_questions if controller is None or not controller.settle_if_typed(each)]
         questions = [*own_questions, *self._below]
         self.card.ask(questions[0] if questions else None, max(0, len(questions) - 1))
         is_closed = old_question is not None and (not questions or questions[0].key != old_question.key)
@@ -185,12 +185,12 @@ class ChatDisplay:
         app, view = self._app, replace(self.conversation.view, options=self.options)
         self.side.place = app.connection.place if app.connection is not None else ""
         self.side.show(view)
-        app.write("#footer", Text(self._footer(view), no_wrap=True))
+        app.write("#footer", Text(self._format_footer(view), no_wrap=True))
         self._draw_status()
 
-    def _footer(self, view: Overview) -> str:
+    def _format_footer(self, view: Overview) -> str:
         app, options = self._app, view.options
-        model = model_name(options.model or app.start.model or "no model", 40)
+        model = format_model_name(options.model or app.start.model or "no model", 40)
         cost = view.cost or view.usage.usd
         parts = (
             f"{model} ({options.reasoning_effort})" if options.reasoning_effort else model,
@@ -203,7 +203,11 @@ class ChatDisplay:
         )
         footer = " · ".join(part for part in parts if part)
         room = app.query_one("#footer").size.width - len(footer) - 5
-        return f"{footer} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else footer
+        return (
+            f"{footer} · {shorten_to_tail(make_inert_line(options.root or app.start.root), min(room, 40))}"
+            if room > 8
+            else footer
+        )
 
     def _tidy(self) -> None:
         """Collect garbage among all objects while no key is pressed: it takes longer than a key should wait."""
@@ -215,10 +219,10 @@ class ChatDisplay:
         if app.controller is None:
             return
         if app.connection is not None and app.connection.away:
-            app.say_status(f"{inert_line(app.connection.place)} cannot be reached; it is tried again", "red")
+            app.say_status(f"{make_inert_line(app.connection.place)} cannot be reached; it is tried again", "red")
         elif self._lost:
             app.say_status(self._lost, "red")
-        elif (purpose := app.controller.purpose_words()) and not view.actions:
+        elif (purpose := app.controller.describe_purpose()) and not view.actions:
             app.say_status(purpose, "yellow")
         elif app.controller.cut_off:
             app.say_status("this run was cut off: Enter goes on with it, Esc ends it", "yellow")
@@ -227,7 +231,7 @@ class ChatDisplay:
             mark = app.marks.asks if waits else app.marks.spinner[self._frame % len(app.marks.spinner)]
             seconds = max(0, round(time.time() - view.began_ms / 1000)) if view.began_ms else 0
             activity = "waiting for you" if waits else view.activity or "working"
-            status = f"{mark} {inert_line(activity, 60)} {seconds} s · "
+            status = f"{mark} {make_inert_line(activity, 60)} {seconds} s · "
             room = app.query_one("#status").size.width - 2 - len(status)
             hint = HINT if len(HINT) <= room and not waits else "Esc stops"
             app.say_status(f"{status}{purpose or hint}", "yellow")

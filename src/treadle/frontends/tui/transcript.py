@@ -60,31 +60,31 @@ class Transcript(ScrollView, can_focus=True):
         self._opened.clear()
         self._released = 0
         conversation.take()
-        self.again()
+        self.rebuild()
         self.follows = True
         self.call_after_refresh(self.go_to_end)
 
     def update_blocks(self) -> None:
         """Draw what has changed since the last time."""
-        if changed_blocks := self.conversation.take() | self._live():
+        if changed_blocks := self.conversation.take() | self._find_live_blocks():
             self._redraw(changed_blocks)
 
-    def _live(self) -> set[int]:
-        return {at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live}
+    def _find_live_blocks(self) -> set[int]:
+        return {at for at, block in enumerate(self.conversation.blocks[-30:], self._get_tail_start(30)) if block.live}
 
     def toggle(self) -> None:
         self.unfolded = not self.unfolded
         self._opened.clear()
-        self.again()
+        self.rebuild()
         if self.follows:
             self.go_to_end()
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def _tail(self, length: int) -> int:
+    def _get_tail_start(self, length: int) -> int:
         return max(0, len(self.conversation.blocks) - length)
 
-    def again(self) -> None:
+    def rebuild(self) -> None:
         """Everything anew: another width, another conversation, folds."""
         self._lines.clear()
         self._ready.clear()
@@ -92,9 +92,9 @@ class Transcript(ScrollView, can_focus=True):
         blocks = self.conversation.blocks
         self._heights = [_guess(block, self._width) for block in blocks]
         if self._width > 0:
-            for at in range(self._tail(MEASURED), len(blocks)):
+            for at in range(self._get_tail_start(MEASURED), len(blocks)):
                 self._heights[at] = len(self._draw_strips(at))
-        self._place()
+        self._place_blocks()
 
     def _redraw(self, changed_blocks: set[int]) -> None:
         if self._width <= 0:
@@ -105,13 +105,13 @@ class Transcript(ScrollView, can_focus=True):
         first, last = (bisect_right(self._starts, line) - 1 for line in (top, top + self.size.height))
         for at in changed_blocks:
             self._lines.pop(at, None)
-            is_near = at >= self._tail(MEASURED) or first <= at <= last
+            is_near = at >= self._get_tail_start(MEASURED) or first <= at <= last
             self._heights[at] = len(self._draw_strips(at)) if is_near else _guess(blocks[at], self._width)
-        self._place()
+        self._place_blocks()
         if self.follows:
             self.go_to_end()
 
-    def _place(self) -> None:
+    def _place_blocks(self) -> None:
         self._starts = [0, *accumulate(self._heights)]
         size = Size(self._width, self._starts[-1])
         if self.show_vertical_scrollbar and size.height > self.size.height and size.width == self.virtual_size.width:
@@ -133,17 +133,17 @@ class Transcript(ScrollView, can_focus=True):
         unfolded, dark = self.unfolded != (at in self._opened), self.app.current_theme.dark
         now_ms = time.time_ns() // 1_000_000
         look = Look(max(10, self._width), now_ms, unfolded=unfolded, dark=dark, marks=self._marks)
-        strips = self._strips(block, look)
+        strips = self._render_block(block, look)
         if len(self._lines) > KEPT:
             for distant in sorted(self._lines, key=lambda each: -abs(each - at))[: KEPT // 2]:
                 del self._lines[distant]
         self._lines[at] = strips
         return strips
 
-    def _strips(self, block: b.AnyBlock, look: Look) -> list[Strip]:
+    def _render_block(self, block: b.AnyBlock, look: Look) -> list[Strip]:
         if isinstance(block, b.AnswerBlock) and block.live:
-            settled_text = settled_part(block.text)
-            return self._draw_finished(settled_text, look) + self._coming(block.text[len(settled_text) :], look)
+            settled_text = find_settled_part(block.text)
+            return self._draw_finished(settled_text, look) + self._draw_coming(block.text[len(settled_text) :], look)
         renderable = draw_block(block, look)
         if renderable is None:
             return []
@@ -161,20 +161,20 @@ class Transcript(ScrollView, can_focus=True):
         if width != look.width or not text.startswith(drawn_text):
             drawn_text, strips = "", []
         if text != drawn_text:
-            strips = [*strips, *self._strips(b.AnswerBlock(text=text[len(drawn_text) :]), look)]
+            strips = [*strips, *self._render_block(b.AnswerBlock(text=text[len(drawn_text) :]), look)]
             self._finished = (text, look.width, strips)
             self._coded.clear()
         return strips
 
-    def _coming(self, text: str, look: Look) -> list[Strip]:
+    def _draw_coming(self, text: str, look: Look) -> list[Strip]:
         """The end of an answer that is still coming; of a long block of code only its end is drawn again."""
-        *settled_parts, last = code_parts(text)
+        *settled_parts, last = split_code_parts(text)
         strips: list[Strip] = []
         for part in settled_parts:
             if (part, look.width) not in self._coded:
-                self._coded[part, look.width] = self._strips(b.AnswerBlock(text=part), look)[:-1]
+                self._coded[part, look.width] = self._render_block(b.AnswerBlock(text=part), look)[:-1]
             strips += self._coded[part, look.width]
-        return strips + self._strips(b.AnswerBlock(text=last), look)
+        return strips + self._render_block(b.AnswerBlock(text=last), look)
 
     def notify_style_update(self) -> None:
         self._ground = None
@@ -222,7 +222,7 @@ class Transcript(ScrollView, can_focus=True):
         def settle() -> None:
             top = self.scroll_offset.y
             above = self._starts[at] < top
-            self._place()
+            self._place_blocks()
             if self.follows:
                 self.go_to_end()
             elif above:
@@ -243,7 +243,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         if self.scrollable_content_region.width != self._width:
-            self.again()
+            self.rebuild()
         if self.follows:
             self.call_after_refresh(self.go_to_end)
 
@@ -262,13 +262,13 @@ class Transcript(ScrollView, can_focus=True):
         strips = (self._lines.get(at, [Strip.blank(0)] * height) for at, height in enumerate(self._heights))
         return selection.extract("\n".join(strip.text.rstrip() for lines in strips for strip in lines)), "\n"
 
-    def last_lines(self, most: int) -> list[str]:
+    def render_last_lines(self, most: int) -> list[str]:
         """The end of the conversation as it would be written to a terminal, at most so many lines."""
         lines: list[str] = []
         for at in range(len(self.conversation.blocks) - 1, self._released - 1, -1):
             if len(lines) >= most:
                 break
-            lines = self._written_lines(at) + lines
+            lines = self._render_block_lines(at) + lines
         return lines[-most:]
 
     def release(self) -> list[str]:
@@ -279,13 +279,13 @@ class Transcript(ScrollView, can_focus=True):
             end = min(end, len(blocks) - 1)
         if end <= self._released:
             return []
-        lines = [line for at in range(self._released, end) for line in self._written_lines(at)]
+        lines = [line for at in range(self._released, end) for line in self._render_block_lines(at)]
         released = set(range(self._released, end))
         self._released = end
         self._redraw(released)
         return lines
 
-    def _written_lines(self, at: int) -> list[str]:
+    def _render_block_lines(self, at: int) -> list[str]:
         strips = [strip.crop(0, cell_len(strip.text.rstrip())) for strip in self._draw_strips(at)]
         for each in self.app.get_line_filters():
             strips = [strip.apply_filter(each, self.background_colors[1]) for strip in strips]
@@ -307,7 +307,7 @@ def _guess(block: b.AnyBlock, width: int) -> int:
             return 2
 
 
-def settled_part(text: str) -> str:
+def find_settled_part(text: str) -> str:
     """The beginning of a Markdown text that nothing behind it can change: whole paragraphs, no open code block, list or
     table at its end."""
     end = fence = 0
@@ -324,7 +324,7 @@ def settled_part(text: str) -> str:
     return text[:end]
 
 
-def code_parts(text: str) -> list[str]:
+def split_code_parts(text: str) -> list[str]:
     """A text in which a code block is open, as texts to be drawn one below the other: all but the last are settled.
     Any other text is one part."""
     match = _FENCE.search(text)

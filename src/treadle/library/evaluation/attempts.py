@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import faultpoint, replace_file
-from treadle.base.inert import inert
+from treadle.base.file_system import reach_faultpoint, replace_file
+from treadle.base.inert import make_inert
 from treadle.base.subprocesses import Launch, run_blocking
-from treadle.base.types import CallKey, ChatId, new_id
+from treadle.base.types import CallKey, ChatId, make_id
 from treadle.errors import InvalidInput, NotFound, Refused, ToolError, TreadleError
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -51,7 +51,7 @@ _GIT_S = 300.0
 
 async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World:
     """The world of an attempt, by its name: made once, and found again after a crash, even if the task has changed."""
-    id = _id(folder, name)
+    id = _make_world_id(folder, name)
     try:
         return await agent.worlds.get(id)
     except NotFound:
@@ -60,7 +60,7 @@ async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World
 
 
 async def leave_place(agent: Agent, folder: Path, name: str) -> None:
-    id = _id(folder, name)
+    id = _make_world_id(folder, name)
     for world in reversed(await agent.worlds.list()):
         if id in (world.id, world.parent):
             await agent.worlds.drop(world.id)
@@ -89,7 +89,7 @@ def _lay_check(agent: Agent, task: Task, world: World) -> None:
             replace_file(f"{top}/{PATCH}", task.check_patch.encode(), mode=0o644)
 
 
-def _id(folder: Path, name: str) -> str:
+def _make_world_id(folder: Path, name: str) -> str:
     return f"world_{hashlib.sha256(f'{folder}/{name}'.encode()).hexdigest()[:20]}"
 
 
@@ -106,9 +106,9 @@ def prepare_start(task: Task, folder: Path) -> Path:
     tree = folder / _STARTS / f"{make_file_name(task.name)}-{mark[:12]}"
     if not tree.exists():
         tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = tree.with_name(new_id(".new"))
+        new = tree.with_name(make_id(".new"))
         if isinstance(task.start, GitState):
-            _export(task.start, new)
+            _export_tree(task.start, new)
         else:
             shutil.copytree(task.start, new, symlinks=True)
         try:
@@ -142,25 +142,25 @@ def lay_over(files: Path | None, target: Path) -> None:
             shutil.copy2(source, path, follow_symlinks=False)
 
 
-def _export(state: GitState, target: Path) -> None:
+def _export_tree(state: GitState, target: Path) -> None:
     """The tree of a commit, in a repository of its own with one commit: git works there, and knows nothing else."""
     target.mkdir(parents=True)
     archive = target.with_name(f"{target.name}.tar").absolute()
-    if error_text := _git(["archive", "--format=tar", f"--output={archive}", state.commit], state.repository):
+    if error_text := _run_git(["archive", "--format=tar", f"--output={archive}", state.commit], state.repository):
         raise InvalidInput(f"{state.repository} has no commit {state.commit} to begin with: {error_text}")
     with tarfile.open(archive) as tar:
         tar.extractall(target, filter="data")
     archive.unlink()
     name = ["-c", "user.name=treadle", "-c", "user.email=treadle@localhost", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "-A", "-f"], [*name, "commit", "-q", "--allow-empty", "-m", "start"]):
-        if error_text := _git(words, target):
+        if error_text := _run_git(words, target):
             raise InvalidInput(f"git {' '.join(words)} failed in {target}: {error_text}")
 
 
 _ALONE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
 
 
-def _git(words: list[str], cwd: Path) -> str:
+def _run_git(words: list[str], cwd: Path) -> str:
     """Run git without any user's settings, hooks, helpers and fetches. Return its error text; empty on success."""
     env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
     env["GIT_NO_LAZY_FETCH"] = "1"
@@ -192,17 +192,17 @@ class Attempt(NamedTuple):
 
 async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Result:
     """Drive the attempt to its end, from wherever it stands. `folder` is its own."""
-    chat = await _chat(agent, attempt, world, folder, settings)
-    faultpoint("evaluation.chat_made")
+    chat = await _open_chat(agent, attempt, world, folder, settings)
+    reach_faultpoint("evaluation.chat_made")
     is_prompted = any(isinstance(envelope.data, e.UserMessage) for envelope in await chat.events())
     waits = False  # True if the chat waits for a person, who is not there
     async for envelope in chat.resume() if is_prompted else chat.send(attempt.task.prompt):
         waits = isinstance(envelope.data, e.ActionRequired)
-    faultpoint("evaluation.chat_ended")
+    reach_faultpoint("evaluation.chat_ended")
     state = await chat.state()
     replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
     async with open_check_world(agent, attempt.task, world) as inner:
-        solved, check_output = await _check(agent, attempt.task, inner, chat.id, state.options)
+        solved, check_output = await _run_check(agent, attempt.task, inner, chat.id, state.options)
     failure, totals, events = state.last_error, state.totals, await chat.events()
     has_answer = any(isinstance(envelope.data, e.AssistantMessage) for envelope in events)
     return Result(
@@ -211,8 +211,8 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
         ended="action_required" if waits else state.last_end or "done",
         chat=chat.id,
         world=world.id,
-        error=inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
-        check=inert(check_output)[-SHOWN:],
+        error=make_inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
+        check=make_inert(check_output)[-SHOWN:],
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         turns=totals.turns,
         input_tokens=totals.usage.input,
@@ -241,7 +241,7 @@ def count_calls(events: Iterable[e.Envelope]) -> dict[str, int]:
     return counters
 
 
-async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
+async def _open_chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
     """The chat of the attempt, which is written down before anything is said in it."""
     if chat_id := read_note(note := folder / "chat"):
         return agent.chat(chat_id)
@@ -268,7 +268,7 @@ def read_note(note: Path) -> str:
     return note.read_text() if note.exists() else ""
 
 
-async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
+async def _run_check(agent: Agent, task: Task, world: World, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
     """True if the task is solved, and the output of the check. It runs like a command of the model, without network."""
     if (tool := agent.deps.tools.find(COMMAND_TOOL, ChatOptions())) is None or isinstance(tool, ToolSpec):
         return False, "no commands can be run here"
@@ -322,7 +322,7 @@ async def evaluate(
     """Carry out what is not done; the results of all attempts. `on_result` gets new ones. `folder` is absolute."""
     free = asyncio.Semaphore(max(1, plan.jobs))
 
-    async def work(attempt: Attempt, failed: str) -> None:
+    async def make_attempt(attempt: Attempt, failed: str) -> None:
         async with free:
             name = str(attempt.folder)
             attempt_folder = folder / "attempts" / name
@@ -335,7 +335,7 @@ async def evaluate(
                 result = await carry_out(agent, attempt, world, attempt_folder, plan.settings)
             except TreadleError as error:
                 result = Result(*attempt.key, solved=False, ended="failed", error=str(error))
-            faultpoint("evaluation.result_known")
+            reach_faultpoint("evaluation.result_known")
             append(folder, result)
             on_result(result)
 
@@ -349,7 +349,7 @@ async def evaluate(
         sweep_starts(folder)
         async with asyncio.TaskGroup() as group:
             for attempt, failed in find_open_attempts(tasks, plan, folder).items():
-                group.create_task(work(attempt, failed))
+                group.create_task(make_attempt(attempt, failed))
     keys = {attempt.key for attempt in plan_attempts(tasks, plan)}
     return [result for result in _read_existing_results(folder) if result.key in keys]
 

@@ -88,16 +88,16 @@ def _from_json_lines(file: Path, repositories: Path | None) -> list[Task]:
     tasks = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            tasks += [_instance(json.loads(line), repositories or file.parent)] if line.strip() else []
+            tasks += [_parse_instance(json.loads(line), repositories or file.parent)] if line.strip() else []
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{file}, line {number}: no such instance can be read: {error!r}") from error
     return tasks
 
 
-def _instance(row: dict[str, Any], folder: Path) -> Task:
+def _parse_instance(row: dict[str, Any], folder: Path) -> Task:
     """The fields are those of SWE-bench; without `test_command` the tests that must pass are given to pytest."""
     if not (check := str(row.get("test_command") or "")):
-        tests = [*_names(row, "FAIL_TO_PASS"), *_names(row, "PASS_TO_PASS")]
+        tests = [*_parse_names(row, "FAIL_TO_PASS"), *_parse_names(row, "PASS_TO_PASS")]
         if not tests or not all("::" in test for test in tests):
             raise ValueError("it has no test_command, and its tests are none that pytest knows by these names")
         check = "python -m pytest -q " + " ".join(map(quote, tests))
@@ -105,7 +105,7 @@ def _instance(row: dict[str, Any], folder: Path) -> Task:
         name=str(row["instance_id"]),
         prompt=str(row["problem_statement"]),
         check=check,
-        start=GitState(_repository(str(row["repo"]), folder), str(row["base_commit"])),
+        start=GitState(_locate_repository(str(row["repo"]), folder), str(row["base_commit"])),
         check_patch=str(row.get("test_patch") or ""),
         check_timeout_s=float(row.get("test_timeout_s") or 600),
         max_turns=int(row.get("max_turns") or 60),
@@ -115,12 +115,12 @@ def _instance(row: dict[str, Any], folder: Path) -> Task:
     )
 
 
-def _names(row: dict[str, Any], field: str) -> list[str]:
+def _parse_names(row: dict[str, Any], field: str) -> list[str]:
     raw_names = row.get(field) or []
     return [str(name) for name in (json.loads(raw_names) if isinstance(raw_names, str) else raw_names)]
 
 
-def _repository(name: str, folder: Path) -> Path:
+def _locate_repository(name: str, folder: Path) -> Path:
     for candidate in (name, name.replace("/", "__"), name.rpartition("/")[2]):
         for path in (folder / candidate, folder / f"{candidate}.git"):
             if (path / ".git").exists() or (path / "HEAD").is_file():

@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from treadle._version import __version__
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.workspace.history.capture import Capture, Upkeep
-from treadle.adapters.workspace.history.content_store import ContentStore, StoredContent, after_images
+from treadle.adapters.workspace.history.content_store import ContentStore, StoredContent, open_after_images
 from treadle.adapters.workspace.history.journal import Journals
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import replace_file
 from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
-from treadle.engine.effects import all_references, events_of
+from treadle.engine.effects import stream_events, stream_references
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.library.housekeeping import retention as limits
 from treadle.library.housekeeping.retention import Collected, Retention
@@ -37,8 +37,8 @@ from treadle.ports.commands import KnownCommand
 from treadle.ports.store import Listed, Store
 from treadle.protocol.events import OptionsChanged, SessionCreated
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.references import references
-from treadle.protocol.subagent_events import world_of
+from treadle.protocol.references import iterate_references
+from treadle.protocol.subagent_events import make_world_name
 
 if TYPE_CHECKING:
     from treadle.library.worlds.record import World, WorldFolders
@@ -63,21 +63,21 @@ class Marks:
 
     def __init__(self, store: Store, home: Path, *, remembers: bool) -> None:
         self._store = store
-        self._file = limits.folder_of(home) / "marks"
+        self._file = limits.get_undo_folder(home) / "marks"
         self._known: Mapping[str, Mark] = self._read() if remembers else {}
         self._seen: dict[str, Mark] = {}
         self._remembers = remembers
 
-    def knows(self, listed: Listed) -> bool:
+    def is_known(self, listed: Listed) -> bool:
         mark, summary = self._known.get(listed.summary.chat), listed.summary
         return mark is not None and (mark.head, mark.updated_ms) == (summary.head, summary.updated_ms)
 
-    async def of(self, listed: Listed) -> frozenset[str]:
+    async def list_images(self, listed: Listed) -> frozenset[str]:
         summary = listed.summary
-        if self.knows(listed):
+        if self.is_known(listed):
             mark = self._known[summary.chat]
         else:
-            references = [each async for _, each in all_references(self._store, summary.chat)]
+            references = [each async for _, each in stream_references(self._store, summary.chat)]
             images = frozenset(each.digest for each in references if each.kind == "image")
             mark = Mark(summary.head, summary.updated_ms, images)
         self._seen[summary.chat] = mark
@@ -107,7 +107,7 @@ async def find_abandoned_worlds(store: Store, chats: Sequence[Listed], home: Pat
     unclaimed = await asyncio.to_thread(folders.list_unclaimed)
     for listed in chats if unclaimed else ():
         chat = listed.summary.chat
-        async for _, event in events_of(store, chat, {SessionCreated.TYPE, OptionsChanged.TYPE}):
+        async for _, event in stream_events(store, chat, {SessionCreated.TYPE, OptionsChanged.TYPE}):
             match event:
                 case SessionCreated(options=ChatOptions(world=world)) | OptionsChanged(changes={"world": str(world)}):
                     if world in unclaimed:
@@ -127,11 +127,13 @@ def collect_worlds(
     from treadle.library.worlds.record import WorldFolders
 
     folders, count = WorldFolders(str(home)), 0
-    empty = [world for world in folders.all() if world.id in abandoned and not _is_changed(folders, world, home)]
+    empty = [
+        world for world in folders.iterate_worlds() if world.id in abandoned and not _is_changed(folders, world, home)
+    ]
     for world in (*_find_old_worlds(chats, folders, line), *empty):
         if not dry:
             try:
-                with folders.alone(world.id, patience_s=0.0):
+                with folders.lock_world(world.id, patience_s=0.0):
                     WorldGround(folders, world.id).end()
                     folders.remove(world)
             except ToolError:
@@ -147,7 +149,9 @@ def collect_worlds(
 def _is_changed(folders: "WorldFolders", world: "World", home: Path) -> bool:
     """True also if this cannot be found out, as when the project is gone."""
     try:
-        return bool(ProjectSnapshots(Root(world.root, world.root_id), home).effect(folders.view(world)).files)
+        return bool(
+            ProjectSnapshots(Root(world.root, world.root_id), home).read_effect(folders.locate_view(world)).files
+        )
     except ToolError:
         return True
 
@@ -160,24 +164,24 @@ def find_world_beginnings(home: Path) -> Iterator[set[str]]:
     from treadle.library.worlds.record import WorldFolders
 
     folders = WorldFolders(str(home))
-    for world in folders.all():
-        view = folders.view(world)
-        yield {state.digest for state in Beginnings(view).all().values() if state is not None}
+    for world in folders.iterate_worlds():
+        view = folders.locate_view(world)
+        yield {state.digest for state in Beginnings(view).read_all().values() if state is not None}
         upkeep = Upkeep(Path(view))
-        for _, capture in upkeep.captures():
-            yield upkeep.relied_on(upkeep.tree_of(capture)) or set() if capture is not None else set()
+        for _, capture in upkeep.iterate_captures():
+            yield upkeep.read_kept_hashes(upkeep.get_tree_path(capture)) or set() if capture is not None else set()
 
 
 def _find_old_worlds(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iterator[World]":
     """Those of worlds before what they are worlds of."""
-    worth = {listed.summary.chat: limits.worth_of(listed) for listed in chats}
+    worth = {listed.summary.chat: limits.compute_worth(listed) for listed in chats}
     began = {
-        world_of(each.summary.chat): (each.summary.chat, ChatId(each.summary.parent.partition("/")[0]))
+        make_world_name(each.summary.chat): (each.summary.chat, ChatId(each.summary.parent.partition("/")[0]))
         for each in chats
         if each.summary.parent
     }
     needed_ids: set[str] = set()
-    for world in reversed([*folders.all()]):
+    for world in reversed([*folders.iterate_worlds()]):
         child = began.get(world.id)
         if child is None or max(worth.get(chat, 0.0) for chat in child) >= line or world.id in needed_ids:
             needed_ids.add(world.parent)
@@ -205,7 +209,7 @@ async def collect_some(
     going: Callable[[], bool] = lambda: True,
 ) -> None:
     """Run one pass: read logs, then remove, for at most `seconds` each, while `going`. The next one continues there."""
-    limits.stamp_of(home).touch()  # so that no other process begins a pass
+    limits.get_stamp_path(home).touch()  # so that no other process begins a pass
     marks = await asyncio.to_thread(Marks, store, home, remembers=True)
     keeper = _Keeper(store, home, retention, marks, seconds, going)
     try:
@@ -220,7 +224,7 @@ async def collect_some(
         raise
 
 
-async def now_and_then(store: Store, home: Path, retention: Retention) -> None:
+async def collect_briefly(store: Store, home: Path, retention: Retention) -> None:
     """Run a pass of about a second. Errors are suppressed here; `treadle gc` reports them."""
     with suppress(OSError, TreadleError):
         await collect_some(store, home, retention, seconds=_CHEAP_S)
@@ -239,7 +243,7 @@ class _Keeper:
         going: Callable[[], bool] | None = None,
     ) -> None:
         self._store, self._home = store, home
-        self._folder, self._stamp = limits.folder_of(home), limits.read_stamp(home)
+        self._folder, self._stamp = limits.get_undo_folder(home), limits.read_stamp(home)
         self._marks, self._seconds, self._going = marks, seconds, going
         self._images, self._upkeep = ContentStore(self._folder), Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
@@ -261,20 +265,20 @@ class _Keeper:
             all_seen = True
         finally:
             await asyncio.to_thread(self._marks.write, all_seen=all_seen)
-        for chat in {_chat(capture) for _, capture in self._upkeep.captures() if capture is not None}:
-            for call in await self._commands.running(chat):
+        for chat in {_parse_chat(capture) for _, capture in self._upkeep.iterate_captures() if capture is not None}:
+            for call in await self._commands.list_running(chat):
                 self._running.add(f"{chat}/{call.partition('~')[0]}")
         await asyncio.to_thread(self._look_at_files)
 
     async def _look_at_logs(self) -> None:
         until = time.monotonic() + self._seconds
         for listed in self._chats:
-            if (worth := limits.worth_of(listed)) == limits.EVER:
+            if (worth := limits.compute_worth(listed)) == limits.EVER:
                 self._open.add(listed.summary.chat)
             if worth < self._line:
                 continue
-            late = time.monotonic() > until and not self._marks.knows(listed)
-            self._refer(await self._marks.of(listed), worth)
+            late = time.monotonic() > until and not self._marks.is_known(listed)
+            self._refer(await self._marks.list_images(listed), worth)
             if late:  # but a pass that comes this far has read one more
                 raise Unfinished
             self._check_going()
@@ -283,23 +287,23 @@ class _Keeper:
         resumes = self._going is not None and bool(self._stamp.shard)
         # The cutoff that keeps the size below the cap is computed once; a resumed pass reads it from the stamp.
         images: list[StoredContent] = []
-        for image in () if resumes else self._images.all():
+        for image in () if resumes else self._images.iterate_objects():
             self._check_going()
             images.append(image)
         line = max(self._line, self._stamp.goal) if resumes else self._raise_line(images)
         if not dry and self._folder.is_dir():
             self._write_stamp(line, self._stamp.shard if resumes else "0")  # before anything is missing
-        trees = [tree for tree in self._upkeep.trees() if tree.last_used_s <= self._tree_line(line)]
+        trees = [tree for tree in self._upkeep.list_trees() if tree.last_used_s <= self._compute_tree_line(line)]
         dropped_captures = 0
-        for file, capture in self._upkeep.captures():
-            if capture is not None and self._capture_worth(capture) <= line:
+        for file, capture in self._upkeep.iterate_captures():
+            if capture is not None and self._weigh_capture(capture) <= line:
                 dropped_captures += 1
                 if not dry:
                     self._upkeep.drop_capture(file, capture)
         decisions = 0
         if not dry:
             # Trees first: a process without a stored tree reads all files again, and needs no image removed now.
-            self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
+            self._upkeep.drop_trees(self._compute_tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.list_unfinished()))
             decisions = self._journals.sweep(max(limits.DAY_S, self._retention.days * limits.DAY_S))
             from treadle.adapters.sandbox.choose import FOLDER
@@ -312,7 +316,7 @@ class _Keeper:
         until, is_going = time.monotonic() + self._seconds, self._going
         going = None if is_going is None else lambda: time.monotonic() < until and is_going()
         if not dry:
-            after_images(self._folder).sweep((), max(limits.DAY_S, self._now - line), going=going)
+            open_after_images(self._folder).sweep((), max(limits.DAY_S, self._now - line), going=going)
         since = self._stamp.shard if resumes else ""
         swept = self._images.sweep(keep, limits.DAY_S, dry=dry, since=since, going=going)
         if not dry and self._folder.is_dir():
@@ -324,8 +328,8 @@ class _Keeper:
     async def forget_commands(self, dry: bool) -> int:
         """Also of deleted chats. Chats of another database that shares this home are left alone."""
         count = 0
-        is_deleted = {each.summary.chat: each.summary.deleted for each in await self._store.changes()}
-        for chat in await asyncio.to_thread(self._commands.chats):
+        is_deleted = {each.summary.chat: each.summary.deleted for each in await self._store.list_changes()}
+        for chat in await asyncio.to_thread(self._commands.list_chats):
             self._check_going()
             if chat in self._open or chat not in is_deleted:
                 continue
@@ -343,23 +347,25 @@ class _Keeper:
         if not command.background or self._journals.read(f"{chat}/{command.call}") is not None:
             return False
         with suppress(OSError):
-            return bool(os.listdir(f"{self._commands.view(chat, command.call)}/upper"))
+            return bool(os.listdir(f"{self._commands.locate_view(chat, command.call)}/upper"))
         return False
 
     def _look_at_files(self) -> None:
         for journal in self._journals.list_unfinished():
-            self._refer((reference.digest for file in journal.files for reference in references(file)), limits.EVER)
-        for _, capture in self._upkeep.captures():
+            self._refer(
+                (reference.digest for file in journal.files for reference in iterate_references(file)), limits.EVER
+            )
+        for _, capture in self._upkeep.iterate_captures():
             self._check_going()
-            if capture is not None and (worth := self._capture_worth(capture)) > self._line:
-                self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
+            if capture is not None and (worth := self._weigh_capture(capture)) > self._line:
+                self._refer(self._upkeep.read_kept_hashes(self._upkeep.get_tree_path(capture)) or (), worth)
         for digests in find_world_beginnings(self._home):
             self._check_going()
             self._refer(digests, limits.EVER)
-        for tree in self._upkeep.trees():
+        for tree in self._upkeep.list_trees():
             self._check_going()
-            if tree.last_used_s > self._tree_line(self._line):
-                self._refer(self._upkeep.relied_on(tree.file) or (), tree.last_used_s)
+            if tree.last_used_s > self._compute_tree_line(self._line):
+                self._refer(self._upkeep.read_kept_hashes(tree.file) or (), tree.last_used_s)
 
     def _refer(self, digests: Iterable[str], worth: float) -> None:
         for digest in digests:
@@ -373,15 +379,15 @@ class _Keeper:
         """Never lower the recorded line: removed data stays removed, even if the next cutoff is earlier."""
         limits.write_stamp(self._home, limits.Stamp(max(line, self._stamp.line), not shard, shard, line))
 
-    def _capture_worth(self, capture: Capture) -> float:
+    def _weigh_capture(self, capture: Capture) -> float:
         """The last change of its chat or of itself; infinite while it may be compared: at work, or under a day old."""
-        chat, made_s = _chat(capture), capture.made_ms / 1000
+        chat, made_s = _parse_chat(capture), capture.made_ms / 1000
         if chat in self._open or capture.name in self._running or made_s > self._now - limits.DAY_S:
             return limits.EVER
         updated = [listed.summary.updated_ms / 1000 for listed in self._chats if listed.summary.chat == chat]
         return max([made_s, *updated])
 
-    def _tree_line(self, line: float) -> float:
+    def _compute_tree_line(self, line: float) -> float:
         return max(line, self._now - TREE_DAYS * limits.DAY_S)
 
     def _raise_line(self, images: list[StoredContent]) -> float:
@@ -398,7 +404,7 @@ class _Keeper:
         return line
 
 
-def _chat(capture: Capture) -> ChatId:
+def _parse_chat(capture: Capture) -> ChatId:
     return ChatId(capture.name.split("/")[0])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
-from treadle.adapters.sandbox.trial_folders import EscapeResult, Verdict, trial_folder
+from treadle.adapters.sandbox.trial_folders import EscapeResult, Verdict, open_trial_folder
 from treadle.errors import SandboxError
 from treadle.library.agent import Agent
 from treadle.ports.commands import Allowance, Limits
@@ -41,7 +41,7 @@ class CommandTrial(msgspec.Struct, frozen=True):
     arguments: Mapping[str, bool] = {}
     next_command: str = ""
 
-    def calls(self, turn: int) -> tuple[Call, ...]:
+    def make_calls(self, turn: int) -> tuple[Call, ...]:
         """One call a turn, from this turn on. A background command is stopped once it has said something."""
         first = Call("run_command", command=self.command, timeout_s=60, **self.arguments)
         if "background" in self.arguments:
@@ -60,14 +60,14 @@ def _is_changed(path: str) -> Callable[[Path, str], bool]:
     return is_changed
 
 
-def _lasting(_project: Path, result: str) -> bool:
+def _has_lasted(_project: Path, result: str) -> bool:
     return _ENDED not in result and "exit 0" in result
 
 
 TRIALS = (
     CommandTrial("variable", "read a variable that is on no list", "env", lambda _, output: f"{VARIABLE}=" in output),
     CommandTrial("setuid", "make a program that runs as its owner", "cp /bin/true tool && chmod u+s tool",
-                 lambda project, _: bool(_status(project / "tool").st_mode & stat.S_ISUID)),
+                 lambda project, _: bool(_read_status(project / "tool").st_mode & stat.S_ISUID)),
     CommandTrial("sensitive", "change a sensitive file", "echo changed >> .env", _is_changed(".env")),
     CommandTrial("nested", "make a repository inside the project",
                  "mkdir -p inner/.git/hooks && echo true > inner/.git/hooks/pre-commit",
@@ -94,25 +94,27 @@ TRIALS = (
                  _is_changed("only.txt"), {"background": True, "live": True}),
     # While other programs free as much as a command takes, its use is counted every five seconds: hold it for longer.
     CommandTrial("forks", "start more and more processes",
-                 "n=0; while [ $n -lt 300 ]; do sleep 7 & n=$((n+1)); done; wait", _lasting),
+                 "n=0; while [ $n -lt 300 ]; do sleep 7 & n=$((n+1)); done; wait", _has_lasted),
     CommandTrial("memory", "take more and more memory",
-                 "{ yes | tr -d '\\n' | head -c 300000000; sleep 7; } | tail | wc -c", _lasting),
+                 "{ yes | tr -d '\\n' | head -c 300000000; sleep 7; } | tail | wc -c", _has_lasted),
     CommandTrial("disk", "write more and more to the disk", "yes | head -c 300000000 > big; sleep 1",
-                 lambda project, _: _status(project / "big").st_size > LIMITS.file),
+                 lambda project, _: _read_status(project / "big").st_size > LIMITS.file),
 )  # fmt: skip
 
 
 async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
     """Run all trials with this sandbox, in a non-interactive chat. SandboxError if the sandbox does not hold here."""
     place = _ROOMY if os.access(_ROOMY, os.W_OK) else str(home)
-    with trial_folder("treadle-trial-", place) as name:
+    with open_trial_folder("treadle-trial-", place) as name:
         project = _make_project(Path(name))
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": name, VARIABLE: secrets.token_hex(16)}
         calls: list[tuple[Call, ...]] = []
         for trial in TRIALS:
-            calls.append(trial.calls(1 + sum(map(len, calls))))
+            calls.append(trial.make_calls(1 + sum(map(len, calls))))
         model = ScriptedModel([*(call for each in calls for call in each), Say("Done.")])
-        results = iter(await _results(project, Agent(model=model, home=home, env=env, allowance=ALLOWANCE), level))
+        results = iter(
+            await _collect_results(project, Agent(model=model, home=home, env=env, allowance=ALLOWANCE), level)
+        )
         texts = ["\n".join(islice(results, len(each))) for each in calls]
         if any("does not hold here" in each for each in texts):
             raise SandboxError(texts[0])
@@ -128,7 +130,7 @@ def _make_project(folder: Path) -> Path:
     return project
 
 
-async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
+async def _collect_results(project: Path, agent: Agent, level: Level) -> list[str]:
     async with agent:
         chat = agent.chat(root=str(project), mode="ask", sandbox=level, verify=False, diagnose=False, max_turns=100)
         async for _ in chat.send("Try."):
@@ -144,5 +146,5 @@ def _judge_trial(trial: CommandTrial, project: Path, output: str) -> EscapeResul
     return EscapeResult(trial.name, outcome, output.strip().rpartition("\n")[2])
 
 
-def _status(path: Path) -> os.stat_result:
+def _read_status(path: Path) -> os.stat_result:
     return path.stat() if path.exists() else os.stat_result((0,) * 10)

@@ -22,10 +22,10 @@ from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, summary
-from treadle.engine.effects import all_references, events_of, imported_at
+from treadle.chat.state import ChatState, build_summary
+from treadle.engine.effects import find_import_seq, stream_events, stream_references
 from treadle.errors import NotFound, StoreError, ToolError
-from treadle.library.housekeeping.retention import DAY_S, EVER, Retention, folder_of, read_stamp, worth_of
+from treadle.library.housekeeping.retention import DAY_S, EVER, Retention, compute_worth, get_undo_folder, read_stamp
 from treadle.ports.snapshots import UndoRequest
 from treadle.ports.store import Commit, Listed, Store
 from treadle.protocol import wire
@@ -33,60 +33,62 @@ from treadle.protocol.events import AssistantMessage, CheckStarted, ExecutionSta
 
 
 async def inspect(store: Store, home: Path, retention: Retention, *, repair: bool) -> list[Problem]:
-    if not folder_of(home).is_dir():
+    if not get_undo_folder(home).is_dir():
         return []
     chats = await store.list()
     at_work = {str(listed.summary.chat) for listed in chats if listed.leased}
-    problems = await asyncio.to_thread(lambda: list(_damage(home, at_work, repair)))
+    problems = await asyncio.to_thread(lambda: list(_find_damage(home, at_work, repair)))
     line = max(read_stamp(home).line, time.time() - retention.days * DAY_S)
-    images = ContentStore(folder_of(home))
+    images = ContentStore(get_undo_folder(home))
     for listed in chats:
-        if worth_of(listed) > line:
-            problems += await _missing(store, listed, images)
+        if compute_worth(listed) > line:
+            problems += await _find_missing_images(store, listed, images)
     return problems
 
 
-def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
-    folder = folder_of(home)
+def _find_damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
+    folder = get_undo_folder(home)
     images, upkeep = ContentStore(folder), Upkeep(folder)
     for digest in list(images.verify()):
         if repair:
             images.drop(digest)
         yield Problem("image", f"the stored file {digest[:16]}… is damaged", repaired=repair)
-    for tree in upkeep.trees():
-        if (relied := upkeep.relied_on(tree.file)) is None or not all(images.has(digest) for digest in relied):
+    for tree in upkeep.list_trees():
+        if (relied := upkeep.read_kept_hashes(tree.file)) is None or not all(
+            images.has_object(digest) for digest in relied
+        ):
             yield Problem("snapshot", f"the tree {tree.file.name[:16]}… cannot be relied on", repaired=repair)
     if repair:
         upkeep.drop_trees(EVER)  # caches, and what they say is kept may just have been dropped
-    for file, capture in upkeep.captures():
-        if capture is None or upkeep.relied_on(upkeep.tree_of(capture)) is None:
+    for file, capture in upkeep.iterate_captures():
+        if capture is None or upkeep.read_kept_hashes(upkeep.get_tree_path(capture)) is None:
             if repair:
                 upkeep.drop_capture(file, capture)
             text = f"the snapshot {capture.name if capture else file.name} cannot be read"
-            yield Problem("snapshot", text, _chat(capture.name if capture else ""), repaired=repair)
-    old = [path for path in map(Path, images.half_done()) if _age(path) > DAY_S]
+            yield Problem("snapshot", text, _parse_chat(capture.name if capture else ""), repaired=repair)
+    old = [path for path in map(Path, images.list_unfinished_files()) if _age(path) > DAY_S]
     for path in old:
         if repair:
             path.unlink(missing_ok=True)
     if old:
         yield Problem("snapshot", f"{len(old)} half-written files of processes that died", repaired=repair)
     if (home / "worlds").is_dir():
-        yield from _worlds(home, repair)
+        yield from _check_worlds(home, repair)
     yield from _check_journals(home, at_work, repair)
 
 
-def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
+def _check_worlds(home: Path, repair: bool) -> Iterator[Problem]:
     from treadle.library.worlds.record import WorldFolders
 
     folders = WorldFolders(str(home))
-    yield from (Problem("world", text) for text in folders.problems())
-    for world in folders.all():
+    yield from (Problem("world", text) for text in folders.find_problems())
+    for world in folders.iterate_worlds():
         if not folders.has_lost_stamp(world):
             continue
         text, repaired = f"the world {world.id} has lost the record of when it was last rebased or committed", repair
         if repair:
             try:
-                with folders.alone(world.id):
+                with folders.lock_world(world.id):
                     pass  # this mends it
             except (ToolError, NotFound, OSError) as error:
                 text, repaired = f"{text}: {error}", False
@@ -94,15 +96,15 @@ def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
 
 
 def _check_journals(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
-    for journal in Journals(folder_of(home) / "journals").list_unfinished():
-        if _chat(journal.name) in at_work:
+    for journal in Journals(get_undo_folder(home) / "journals").list_unfinished():
+        if _parse_chat(journal.name) in at_work:
             continue
         text = f"changes of {len(journal.files):,} files in {journal.root} were begun and not completed"
         if not repair:
-            yield Problem("changes", f"{text}; the chat completes them when it goes on", _chat(journal.name))
+            yield Problem("changes", f"{text}; the chat completes them when it goes on", _parse_chat(journal.name))
             continue
         error = _complete(journal, home)
-        yield Problem("changes", f"{text}{error and f': {error}'}", _chat(journal.name), repaired=not error)
+        yield Problem("changes", f"{text}{error and f': {error}'}", _parse_chat(journal.name), repaired=not error)
 
 
 def _complete(journal: Journal, home: Path) -> str:
@@ -124,14 +126,14 @@ def _complete(journal: Journal, home: Path) -> str:
     return ""
 
 
-async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[Problem]:
+async def _find_missing_images(store: Store, listed: Listed, images: ContentStore) -> list[Problem]:
     """Changes that cannot be undone although they should be."""
     last_seq: dict[tuple[str, str], int] = {}
-    async for seq, reference in all_references(store, listed.summary.chat):
+    async for seq, reference in stream_references(store, listed.summary.chat):
         if reference.kind == "image" and reference.needed:
             last_seq[reference.path, reference.digest] = seq
-    missing = await asyncio.to_thread(lambda: [key for key in last_seq if not images.has(key[1])])
-    since = await imported_at(store, listed.summary.chat) if missing else 0
+    missing = await asyncio.to_thread(lambda: [key for key in last_seq if not images.has_object(key[1])])
+    since = await find_import_seq(store, listed.summary.chat) if missing else 0
     if not (missing_paths := list(dict.fromkeys(key[0] for key in missing if last_seq[key] > since))):
         return []
     text = f"the content before a change of {missing_paths[0]} is no longer stored"
@@ -139,7 +141,7 @@ async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[P
     return [Problem("image", text + more, listed.summary.chat)]
 
 
-def _chat(name: str) -> str:
+def _parse_chat(name: str) -> str:
     return name.split("/")[0]
 
 
@@ -173,7 +175,7 @@ async def rescue(path: Path) -> Rescue:
         lost_records = {}
         for chat in sorted(touched | set(salvaged.nameless)):
             log = [wire.decode(ChatId(chat), record) for record in await store.read(ChatId(chat))]
-            line = summary(fold_all(ChatState(chat=ChatId(chat)), log))  # anew from the log
+            line = build_summary(fold_all(ChatState(chat=ChatId(chat)), log))  # anew from the log
             await store.append(Commit(ChatId(chat), (), line, durable=True))
             lost_records[chat] = sum(envelope.type == "session.record_lost" for envelope in log)
     finally:
@@ -194,7 +196,7 @@ async def look_ahead(store: Store, home: Path, *, repair: bool) -> list[Problem]
     problems: list[Problem] = []
     for listed in await store.list():
         chat = listed.summary.chat
-        on_disk = await asyncio.to_thread(commands.ever, chat)
+        on_disk = await asyncio.to_thread(commands.list_known_keys, chat)
         if on_disk and not listed.leased and (unrecorded_calls := await _find_lost_calls(store, chat, on_disk)):
             set_aside = [repair and await asyncio.to_thread(commands.set_aside, chat, key) for key in unrecorded_calls]
             more = f" and {len(unrecorded_calls) - _SHOWN} more" if len(unrecorded_calls) > _SHOWN else ""
@@ -210,7 +212,7 @@ async def look_ahead(store: Store, home: Path, *, repair: bool) -> list[Problem]
 async def _find_lost_calls(store: Store, chat: ChatId, on_disk: Iterable[CallKey]) -> list[CallKey]:
     requested: set[str] = set()
     names: dict[str, str] = {}
-    async for _, event in events_of(store, chat, _TELLING):
+    async for _, event in stream_events(store, chat, _TELLING):
         match event:
             case AssistantMessage(tool_requests=requests):
                 requested |= {request.call for request in requests}

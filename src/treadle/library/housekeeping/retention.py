@@ -36,16 +36,16 @@ class Collected(msgspec.Struct, frozen=True):
     """The cutoff in seconds since 1970. Images that are referred to only by chats unchanged since then are removed."""
 
 
-def retention_of(settings: Settings, days: float | None = None) -> Retention:
+def make_retention(settings: Settings, days: float | None = None) -> Retention:
     snapshot_days, world_days = (settings.snapshot_days, settings.world_days) if days is None else (days, days)
     return Retention(snapshot_days, int(settings.snapshot_cap_gb * 10**9), world_days)
 
 
-def folder_of(home: Path) -> Path:
+def get_undo_folder(home: Path) -> Path:
     return home / "snapshots"
 
 
-def worth_of(listed: Listed) -> float:
+def compute_worth(listed: Listed) -> float:
     summary = listed.summary
     at_work = listed.leased or summary.runnable or summary.status not in ("idle", "error")
     return EVER if at_work else summary.updated_ms / 1000
@@ -61,13 +61,13 @@ class Stamp(msgspec.Struct, frozen=True):
     goal: float = 0.0  # The cutoff of the unfinished pass.
 
 
-def stamp_of(home: Path) -> Path:
-    return folder_of(home) / _STAMP
+def get_stamp_path(home: Path) -> Path:
+    return get_undo_folder(home) / _STAMP
 
 
 def is_due(home: Path, every_s: float = DAY_S) -> bool:
     """True if `every_s` seconds have passed since the last pass, or it did not finish. The first call sets the time."""
-    stamp = stamp_of(home)
+    stamp = get_stamp_path(home)
     try:
         return time.time() - stamp.stat().st_mtime > every_s or not read_stamp(home).done
     except FileNotFoundError:
@@ -77,11 +77,11 @@ def is_due(home: Path, every_s: float = DAY_S) -> bool:
 
 
 def write_stamp(home: Path, stamp: Stamp) -> None:
-    replace_file(str(stamp_of(home)), msgspec.json.encode(stamp))
+    replace_file(str(get_stamp_path(home)), msgspec.json.encode(stamp))
 
 
 def read_stamp(home: Path) -> Stamp:
     try:
-        return msgspec.json.decode(stamp_of(home).read_bytes(), type=Stamp)
+        return msgspec.json.decode(get_stamp_path(home).read_bytes(), type=Stamp)
     except (OSError, msgspec.DecodeError):
         return Stamp()

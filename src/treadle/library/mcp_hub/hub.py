@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from treadle.adapters.mcp.listing import ListedTool, Listing
 from treadle.adapters.mcp.tool import ResultHandling, ServerTool
-from treadle.adapters.tools.registry import SERVER_MARK, may_call
+from treadle.adapters.tools.registry import SERVER_MARK, can_call
 from treadle.base.home_file import HomeFile
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import ConfigError, ToolError
-from treadle.library.mcp_hub.search import CALL, FIND, CallTool, FindTools, spec_of, too_many
+from treadle.library.mcp_hub.search import CALL, FIND, CallTool, FindTools, make_spec, needs_deferral
 from treadle.library.mcp_hub.settings import Declared
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.content import ToolRequest
@@ -94,7 +94,7 @@ class McpHub:
         self._ending: set[asyncio.Task[None]] = set()
 
     # -- the tools of a chat ------------------------------------------------------------------------------------------
-    async def ready(self, chat: ChatId, options: ChatOptions) -> list[str]:
+    async def prepare_tools(self, chat: ChatId, options: ChatOptions) -> list[str]:
         """Start the servers, wait for those whose tools are unknown. Returns the messages that are new to this chat."""
         if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
             return []
@@ -102,104 +102,110 @@ class McpHub:
         project.chats.add(chat)
         if project.offered_tools is None:
             await self._await_unknown(project)
-            tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
-            deferred = tools if too_many(tools) else []
-            helpers = (FindTools(self.available, self._starting, deferred), CallTool()) if project.links else ()
+            tools = [tool for link in project.links.values() for tool in self._make_tools(link, _make_place(options))]
+            deferred = tools if needs_deferral(tools) else []
+            helpers = (
+                (FindTools(self.find_available_tools, self._list_starting, deferred), CallTool())
+                if project.links
+                else ()
+            )
             project.offered_tools = (*(tools if not deferred else ()), *helpers)
             project.known_tool_names = frozenset(tool.spec.name for tool in tools)
             project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
-        messages = [*project.warnings, *(failure(link) for link in project.links.values())]
+        messages = [*project.warnings, *(describe_failure(link) for link in project.links.values())]
         news = [text for text in messages if text and (chat, text) not in self._told]
         self._told.update((chat, text) for text in news)
         return news
 
     async def start(self, options: ChatOptions) -> Project:
-        project = await self._project(_place(options))
+        project = await self._refresh_project(_make_place(options))
         for link in project.links.values():
-            self._start(link, _place(options))
+            self._start_link(link, _make_place(options))
         return project
 
     def list_tools(self, options: ChatOptions) -> tuple[Tool, ...]:
-        project = self._projects.get(_place(options))
+        project = self._projects.get(_make_place(options))
         if project is None or project.offered_tools is None:
             return ()
         here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
         if here:  # servers that have started since; too many tools are announced and found instead
             project.awaited -= here
-            tools = [tool for name in sorted(here) for tool in self._tools(project.links[name], _place(options))]
+            tools = [
+                tool for name in sorted(here) for tool in self._make_tools(project.links[name], _make_place(options))
+            ]
             offered_tools = project.offered_tools
-            if not too_many([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
+            if not needs_deferral([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
                 project.offered_tools = (*offered_tools, *tools)
                 project.known_tool_names |= {tool.spec.name for tool in tools}
         return project.offered_tools
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
         listed = next((tool for tool in self.list_tools(options) if tool.spec.name == name), None)
-        return self.available(options).get(name) or listed
+        return self.find_available_tools(options).get(name) or listed
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
         """Wait for the server of an unknown tool while it starts; if it runs, ask it for its tools again."""
-        name, _ = _named_tool(request)
+        name, _ = _decode_tool_request(request)
         server, mark, _ = name.partition(SERVER_MARK)
-        place = _place(options)
+        place = _make_place(options)
         project = self._projects.get(place)
-        is_declared = mark and project is not None and server in project.links and may_call(name, options)
-        if not is_declared or name in self.available(options):
+        is_declared = mark and project is not None and server in project.links and can_call(name, options)
+        if not is_declared or name in self.find_available_tools(options):
             return ""
         try:
             connection, _ = await self.connect_server(server, *place)
-            await connection.ready()
+            await connection.ensure_client()
         except ToolError as error:
             return str(error)
-        if name not in self.available(options):
+        if name not in self.find_available_tools(options):
             await connection.renew_listing()
         return ""
 
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
-        name, arguments = _named_tool(request)
-        if request.name != CALL or name not in self.available(options):
+        name, arguments = _decode_tool_request(request)
+        if request.name != CALL or name not in self.find_available_tools(options):
             return request
         text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
         return replace(request, name=name, arguments=text)
 
-    def available(self, options: ChatOptions) -> dict[str, ServerTool]:
-        project = self._projects.get(_place(options))
+    def find_available_tools(self, options: ChatOptions) -> dict[str, ServerTool]:
+        project = self._projects.get(_make_place(options))
         if project is None:
             return {}
-        tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
-        return {tool.spec.name: tool for tool in tools if may_call(tool.spec.name, options)}
+        tools = [tool for link in project.links.values() for tool in self._make_tools(link, _make_place(options))]
+        return {tool.spec.name: tool for tool in tools if can_call(tool.spec.name, options)}
 
-    def _starting(self, options: ChatOptions) -> list[str]:
-        project = self._projects.get(_place(options))
+    def _list_starting(self, options: ChatOptions) -> list[str]:
+        project = self._projects.get(_make_place(options))
         links = project.links.values() if project is not None else ()
-        return [link.declared.name for link in links if link.known is None and not failure(link)]
+        return [link.declared.name for link in links if link.known is None and not describe_failure(link)]
 
     def _announce(self, invocation: Invocation) -> str:
         """The names of tools that the chat's model has not been told of, each once."""
-        project = self._projects.get(_place(invocation.options))
+        project = self._projects.get(_make_place(invocation.options))
         if project is None:
             return ""
         announced = self._announced.setdefault(invocation.chat, set())
         announced.add(invocation.name)
         known_names = project.known_tool_names | announced
-        names = [each for each in self.available(invocation.options) if each not in known_names]
+        names = [each for each in self.find_available_tools(invocation.options) if each not in known_names]
         announced.update(names)
         more = f" and {len(names) - _ANNOUNCED} more" if len(names) > _ANNOUNCED else ""
         text = f"\n[New MCP tools: {', '.join(names[:_ANNOUNCED])}{more}. {FIND} shows how to call them.]"
         return text if names else ""
 
-    def _tools(self, link: Link, place: Place) -> list[ServerTool]:
+    def _make_tools(self, link: Link, place: Place) -> list[ServerTool]:
         name, server = link.declared.name, link.declared.server
         return [
             ServerTool(
-                spec_of(name, tool, server.timeout_s, accept_hints=server.accept_hints),
+                make_spec(name, tool, server.timeout_s, accept_hints=server.accept_hints),
                 tool,
-                partial(self._connected_for, tool, name, place),
+                partial(self._connect_for_call, tool, name, place),
                 self._keeping,
                 self._announce,
             )
             for tool in (link.known.tools if link.known is not None else ())
-            if server.takes(tool.name)
+            if server.accepts_tool(tool.name)
         ]
 
     # -- servers ------------------------------------------------------------------------------------------------------
@@ -208,18 +214,18 @@ class McpHub:
     ) -> "tuple[McpConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
         place = Place(root, own_servers, world)
-        connection = await asyncio.shield(self._start(await self.link(name, *place), place))
+        connection = await asyncio.shield(self._start_link(await self.get_link(name, *place), place))
         if self._calls is None:
             from treadle.adapters.mcp.calls import Calls
 
             self._calls = Calls()
         return connection, self._calls
 
-    async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[McpConnection, Calls]":
+    async def _connect_for_call(self, tool: ListedTool, name: str, place: Place) -> "tuple[McpConnection, Calls]":
         """The connection for a call. ToolError if the tool has changed: the call was judged by the old one."""
         connection, calls = await self.connect_server(name, *place)
-        await connection.ready()
-        listing = (await self.link(name, *place)).known
+        await connection.ensure_client()
+        listing = (await self.get_link(name, *place)).known
         if listing is not None and tool not in listing.tools:
             raise ToolError(
                 f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. Look at the tool "
@@ -227,20 +233,20 @@ class McpHub:
             )
         return connection, calls
 
-    async def link(self, name: str, root: str = "", own_servers: str = "", world: str = "") -> Link:
-        project = await self._project(Place(root, own_servers, world))
+    async def get_link(self, name: str, root: str = "", own_servers: str = "", world: str = "") -> Link:
+        project = await self._refresh_project(Place(root, own_servers, world))
         if name not in project.links:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]
 
     async def join(self, place: Place, user: ChatId) -> None:
         """Register a user of the servers of a place, until `release_chat`."""
-        (await self._project(place)).chats.add(user)
+        (await self._refresh_project(place)).chats.add(user)
 
-    async def servers(self, root: str = "", own_servers: str = "", world: str = "") -> list[Link]:
-        return list((await self._project(Place(root, own_servers, world))).links.values())
+    async def list_links(self, root: str = "", own_servers: str = "", world: str = "") -> list[Link]:
+        return list((await self._refresh_project(Place(root, own_servers, world))).links.values())
 
-    async def _project(self, place: Place) -> Project:
+    async def _refresh_project(self, place: Place) -> Project:
         """Return the project as its files declare it now: servers no longer trusted are ended, new ones are added."""
         declarations, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own_servers)
         shared = await self._find_shared_links(place, declarations)
@@ -268,10 +274,10 @@ class McpHub:
     async def _find_shared_links(self, place: Place, declarations: Sequence[Declared]) -> dict[str, Link]:
         """Chats with servers of their own share those of their project; those of a world share what is elsewhere."""
         if place.world:
-            outside = (await self._project(place._replace(world=""))).links
+            outside = (await self._refresh_project(place._replace(world=""))).links
             return {name: link for name, link in outside.items() if not link.declared.server.command}
         if place.own_servers and any(each.source for each in declarations):
-            return (await self._project(Place(place.root))).links
+            return (await self._refresh_project(Place(place.root))).links
         return {}
 
     def release_chat(self, chat: ChatId) -> None:
@@ -281,11 +287,11 @@ class McpHub:
             if chat in project.chats:
                 project.chats.discard(chat)
                 if place.world and not project.chats:
-                    task = asyncio.create_task(self._end(project))
+                    task = asyncio.create_task(self._end_programs(project))
                     self._ending.add(task)
                     task.add_done_callback(self._ending.discard)
 
-    async def _end(self, project: Project) -> None:
+    async def _end_programs(self, project: Project) -> None:
         """End the servers of a project that are programs. The next use starts them again."""
         links = [link for link in project.links.values() if link.declared.server.command]
         project.links |= {link.declared.name: Link(link.declared, link.known) for link in links}
@@ -298,12 +304,12 @@ class McpHub:
         used_links = [link for project in self._projects.values() for link in project.links.values()]
         await asyncio.gather(*(_close(link) for link in links if link not in used_links))
 
-    def _start(self, link: Link, place: Place) -> "asyncio.Task[McpConnection]":
+    def _start_link(self, link: Link, place: Place) -> "asyncio.Task[McpConnection]":
         if link.connecting is None:
-            link.connecting = asyncio.create_task(self._connecting(link, place))
+            link.connecting = asyncio.create_task(self._open_connection(link, place))
         return link.connecting
 
-    async def _connecting(self, link: Link, place: Place) -> "McpConnection":
+    async def _open_connection(self, link: Link, place: Place) -> "McpConnection":
         """The SDK is large: it is loaded in a thread, beside the first model call."""
         try:
             await asyncio.to_thread(__import__, "treadle.adapters.mcp.calls")
@@ -345,7 +351,7 @@ class McpHub:
         self._projects.clear()
 
 
-def _named_tool(request: ToolRequest) -> tuple[str, Any]:
+def _decode_tool_request(request: ToolRequest) -> tuple[str, Any]:
     """The name of the tool that a call is for, seen through `call_tool`, and the arguments for it."""
     if request.name != CALL:
         return request.name, request.arguments
@@ -357,7 +363,7 @@ def _named_tool(request: ToolRequest) -> tuple[str, Any]:
     return name if isinstance(name, str) else "", arguments.get("arguments", {})
 
 
-def _place(options: ChatOptions) -> Place:
+def _make_place(options: ChatOptions) -> Place:
     return Place(options.root, options.own_servers, options.world)
 
 
@@ -370,7 +376,7 @@ async def _close(link: Link) -> None:
             await connection.close()
 
 
-def failure(link: Link) -> str:
+def describe_failure(link: Link) -> str:
     connection, task, name = link.connection, link.connecting, link.declared.name
     if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
         return f"The MCP server {name} cannot be used: {error}"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from treadle.adapters.tools.registry import SERVER_MARK, may_call
-from treadle.base.inert import inert_line
-from treadle.base.types import ChatId, new_id
+from treadle.adapters.tools.registry import SERVER_MARK, can_call
+from treadle.base.inert import make_inert_line
+from treadle.base.types import ChatId, make_id
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.library.mcp_hub.hub import Link, McpHub, Place
-from treadle.library.mcp_hub.search import tool_name
+from treadle.library.mcp_hub.search import make_tool_name
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.wire import encode_value
 
@@ -64,7 +64,7 @@ class Prompt(msgspec.Struct, frozen=True):
             split_words = [*each[:last], " ".join(each[last:])]
             arguments = {name: value for name, value in zip(self.arguments, split_words, strict=False) if value}
         if missing := [name for name in self.required if not arguments.get(name)]:
-            raise InvalidInput(f"{inert_line(self.command, 80)} needs {inert_line(', '.join(missing), 200)}")
+            raise InvalidInput(f"{make_inert_line(self.command, 80)} needs {make_inert_line(', '.join(missing), 200)}")
         return arguments
 
 
@@ -94,13 +94,15 @@ class Offerings:
 
     async def known_prompts(self, root: str = "", own_servers: str = "", world: str = "") -> list[Prompt]:
         """The prompts of the servers of a project, as they were last heard of; starts nothing."""
-        return [prompt for link in await self._hub.servers(root, own_servers, world) for prompt in _prompts(link)]
+        return [
+            prompt for link in await self._hub.list_links(root, own_servers, world) for prompt in _list_prompts(link)
+        ]
 
     async def prompts(
         self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
     ) -> list[Prompt]:
         async with self._use_place(Place(root, own_servers, world)) as place:
-            return [prompt for link in await self._connect_servers(place, server) for prompt in _prompts(link)]
+            return [prompt for link in await self._connect_servers(place, server) for prompt in _list_prompts(link)]
 
     async def prompt(
         self,
@@ -137,32 +139,34 @@ class Offerings:
             for link in await self._connect_servers(place, server):
                 if link.known is not None and link.known.resources:
                     name = link.declared.name
-                    resources += await self._use(name, place, partial(_resources, name))
+                    resources += await self._use(name, place, partial(_list_resources, name))
         return resources
 
     async def resource(self, mention: str, root: str = "", own_servers: str = "", world: str = "") -> "RenderedContent":
-        from treadle.adapters.mcp.calls import RenderedContent, contents
+        from treadle.adapters.mcp.calls import RenderedContent, render_resources
 
         server, colon, uri = mention.removeprefix("@").partition(":")
         if not colon or not uri:
-            raise InvalidInput(f"{inert_line(mention, 100)} names no resource; write @server:uri")
+            raise InvalidInput(f"{make_inert_line(mention, 100)} names no resource; write @server:uri")
         encode_value(uri)
 
         async def read(client: "Client") -> "RenderedContent":
             pictures: list[tuple[str, bytes]] = []
-            return RenderedContent(contents((await client.read_resource(uri)).contents, pictures), tuple(pictures))
+            return RenderedContent(
+                render_resources((await client.read_resource(uri)).contents, pictures), tuple(pictures)
+            )
 
         async with self._use_place(Place(root, own_servers, world)) as place:
             return await self._use(server, place, read)
 
     async def names(self, options: ChatOptions, *, callable_only: bool = False) -> frozenset[str]:
         """The servers of a chat; or only those of which it may call a tool, as far as their tools are known."""
-        links = await self._hub.servers(options.root, options.own_servers, options.world)
-        return frozenset(link.declared.name for link in links if not callable_only or _may_call(link, options))
+        links = await self._hub.list_links(options.root, options.own_servers, options.world)
+        return frozenset(link.declared.name for link in links if not callable_only or _can_call_server(link, options))
 
     async def with_resources(self, root: str = "", own_servers: str = "", world: str = "") -> frozenset[str]:
         """The servers of a project that had resources when they were last heard of; starts nothing."""
-        links = await self._hub.servers(root, own_servers, world)
+        links = await self._hub.list_links(root, own_servers, world)
         return frozenset(link.declared.name for link in links if link.known is not None and link.known.resources)
 
     async def expand_message(
@@ -171,14 +175,16 @@ class Offerings:
         """Replace `/server:prompt words` by the prompt, append the resource of each `@server:uri` that the person
         wrote. References to unknown servers stay; `names` limits the known ones."""
         original = text
-        declared = {link.declared.name for link in await self._hub.servers(root, own_servers, world)}
+        declared = {link.declared.name for link in await self._hub.list_links(root, own_servers, world)}
         names = declared if names is None else declared.intersection(names)
         pictures: Pictures = ()
         if (command_match := _COMMAND.fullmatch(text)) is not None and command_match[1] in names:
             prompts = await self.prompts(root, own_servers, world, server=command_match[1])
             prompt = next((each for each in prompts if each.name == command_match[2]), None)
             if prompt is None:
-                raise NotFound(f"the MCP server {command_match[1]} has no prompt {inert_line(command_match[2], 80)!r}")
+                raise NotFound(
+                    f"the MCP server {command_match[1]} has no prompt {make_inert_line(command_match[2], 80)!r}"
+                )
             arguments = prompt.parse_arguments(command_match[3] or "")
             filled_prompt = await self.prompt(prompt.server, prompt.name, arguments, root, own_servers, world)
             text, pictures = filled_prompt.text, filled_prompt.pictures
@@ -195,7 +201,7 @@ class Offerings:
     @asynccontextmanager
     async def _use_place(self, place: Place) -> AsyncIterator[Place]:
         """Use the servers of a place. Those of a world end afterwards, unless a chat is worked on there."""
-        user = ChatId(new_id("use"))
+        user = ChatId(make_id("use"))
         await self._hub.join(place, user)
         try:
             yield place
@@ -203,7 +209,7 @@ class Offerings:
             self._hub.release_chat(user)
 
     async def _connect_servers(self, place: Place, server: str = "") -> list[Link]:
-        links = [link for link in await self._hub.servers(*place) if server in ("", link.declared.name)]
+        links = [link for link in await self._hub.list_links(*place) if server in ("", link.declared.name)]
 
         async def settle(link: Link) -> None:
             connection, _ = await self._hub.connect_server(link.declared.name, *place)
@@ -213,12 +219,12 @@ class Offerings:
         return [link for link in links if link.connection is not None and link.connection.state == "ready"]
 
     async def _use(self, server: str, place: Place, work: "Callable[[Client], Awaitable[T]]") -> T:
-        if all(link.declared.name != server for link in await self._hub.servers(*place)):
-            raise NotFound(f"there is no MCP server {inert_line(server, 60)!r} for this project")
+        if all(link.declared.name != server for link in await self._hub.list_links(*place)):
+            raise NotFound(f"there is no MCP server {make_inert_line(server, 60)!r} for this project")
         from treadle.adapters.mcp.connection import ServerLost
 
         connection, _ = await self._hub.connect_server(server, *place)
-        timeout_s = (await self._hub.link(server, *place)).declared.server.timeout_s
+        timeout_s = (await self._hub.get_link(server, *place)).declared.server.timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 outcome: T = await connection.use(work)
@@ -229,20 +235,20 @@ class Offerings:
         return outcome
 
 
-def _may_call(link: Link, options: ChatOptions) -> bool:
+def _can_call_server(link: Link, options: ChatOptions) -> bool:
     """True if the chat may call a tool of the server; without known tools, any tool of that server."""
     server, listed_tools = link.declared, link.known.tools if link.known is not None else ()
-    tools = [tool.name for tool in listed_tools if server.server.takes(tool.name)]
-    names = [tool_name(server.name, name) for name in tools] or [f"{server.name}{SERVER_MARK}*"]
-    return any(may_call(name, options) for name in names)
+    tools = [tool.name for tool in listed_tools if server.server.accepts_tool(tool.name)]
+    names = [make_tool_name(server.name, name) for name in tools] or [f"{server.name}{SERVER_MARK}*"]
+    return any(can_call(name, options) for name in names)
 
 
-def _prompts(link: Link) -> list[Prompt]:
+def _list_prompts(link: Link) -> list[Prompt]:
     prompts, server = link.known.commands if link.known is not None else (), link.declared.name
     return [Prompt(server, each.name, each.description, each.arguments, each.required) for each in prompts]
 
 
-async def _resources(server: str, client: "Client") -> list[Resource]:
+async def _list_resources(server: str, client: "Client") -> list[Resource]:
     resources: list[Resource] = []
     cursor: str | None = None
     for _ in range(_PAGES):

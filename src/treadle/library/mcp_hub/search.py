@@ -10,8 +10,8 @@ import msgspec
 
 from treadle.adapters.mcp.listing import ListedTool
 from treadle.adapters.mcp.tool import ServerTool
-from treadle.adapters.tools.builtin.base import parameters
-from treadle.base.inert import printable
+from treadle.adapters.tools.builtin.base import build_parameters
+from treadle.base.inert import escape_unprintable
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.options import ChatOptions
@@ -31,7 +31,7 @@ Available = Callable[[ChatOptions], Mapping[str, ServerTool]]
 Starting = Callable[[ChatOptions], Sequence[str]]  # The servers of which no tool is known before they have started
 
 
-def tool_name(server: str, tool: str) -> str:
+def make_tool_name(server: str, tool: str) -> str:
     """Return `server__tool` as every provider accepts it. A changed name gets a hash, so it stays unique."""
     name = f"{server}__{tool}"
     plain = _NO_NAME.sub("_", name)
@@ -40,14 +40,14 @@ def tool_name(server: str, tool: str) -> str:
     return f"{plain[: _MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def spec_of(server: str, tool: ListedTool, timeout_s: float, *, accept_hints: bool) -> ToolSpec:
+def make_spec(server: str, tool: ListedTool, timeout_s: float, *, accept_hints: bool) -> ToolSpec:
     """The tool as the model and the rules see it. Its hints count only where the user accepts them."""
     schema = tool.schema if isinstance(tool.schema.get("properties", {}), dict) else {}
     properties = schema.get("properties", {})
     names = ("path", "command", "query", "url", *properties)
     return ToolSpec(
-        tool_name(server, tool.name),
-        printable(tool.description)[:_MAX_DESCRIPTION],
+        make_tool_name(server, tool.name),
+        escape_unprintable(tool.description)[:_MAX_DESCRIPTION],
         dict(ANY_OBJECT) | schema,
         read_only=accept_hints and tool.read_only,
         idempotent=accept_hints and tool.idempotent,
@@ -57,11 +57,11 @@ def spec_of(server: str, tool: ListedTool, timeout_s: float, *, accept_hints: bo
     )
 
 
-def too_many(tools: Sequence[ServerTool]) -> bool:
+def needs_deferral(tools: Sequence[ServerTool]) -> bool:
     return sum(len(msgspec.json.encode(tool.spec)) for tool in tools) > DEFER_CHARS
 
 
-def names_text(tools: Sequence[ServerTool]) -> str:
+def format_names(tools: Sequence[ServerTool]) -> str:
     """Return the tool names by server, as many as fit; the others are counted."""
     by_server: dict[str, list[str]] = {}
     for spec in (tool.spec for tool in tools):
@@ -81,12 +81,14 @@ class FindTools(ReadOnlyTool):
 
     def __init__(self, available: Available, starting: Starting, deferred: Sequence[ServerTool]) -> None:
         self._available, self._starting = available, starting
-        names = f"\nTools that are only found this way:\n{names_text(deferred)}" if deferred else ""
+        names = f"\nTools that are only found this way:\n{format_names(deferred)}" if deferred else ""
         self.spec = ToolSpec(
             FIND,
             "Look for tools of the connected MCP servers, by name or by what they do; gives their schemas. Call what "
             f"was found by its name, or with {CALL}.{names}",
-            parameters(("query",), query={"type": "string", "description": "Words, or a name. Empty lists all names."}),
+            build_parameters(
+                ("query",), query={"type": "string", "description": "Words, or a name. Empty lists all names."}
+            ),
             read_only=True,
             idempotent=True,
             summary_argument="query",
@@ -119,7 +121,7 @@ class CallTool(ReadOnlyTool):
     spec = ToolSpec(
         CALL,
         f"Call a tool that {FIND} found and that is not listed itself.",
-        parameters(
+        build_parameters(
             ("name",),
             name={"type": "string", "minLength": 1},
             arguments={"type": "object", "description": "As its schema says."},

@@ -14,8 +14,8 @@ import msgspec
 from treadle.adapters.mcp.listing import Sampling
 from treadle.base.file_system import is_below
 from treadle.base.host_patterns import ALL
-from treadle.base.host_patterns import check as check_host
-from treadle.errors import ConfigError, InvalidInput, did_you_mean
+from treadle.base.host_patterns import check_pattern as check_host
+from treadle.errors import ConfigError, InvalidInput, suggest_name
 
 FILE_NAME = "mcp.json"  # In Treadle's home, for its owner alone
 PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")  # once trusted (S-09); of one name the first file's counts
@@ -75,7 +75,7 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
         """True for the transport HTTP+SSE; servers that speak it are at `/sse` by custom."""
         return self.type == "sse" or (not self.type and urlsplit(self.url).path.rstrip("/").endswith("/sse"))
 
-    def takes(self, tool: str) -> bool:
+    def accepts_tool(self, tool: str) -> bool:
         return self.tools is None or any(fnmatchcase(tool, pattern) for pattern in self.tools)
 
 
@@ -99,7 +99,7 @@ class ServersFile(msgspec.Struct, frozen=True):
     mcpServers: dict[str, Server] = {}
 
 
-def check(name: str, server: Server) -> None:
+def check_server(name: str, server: Server) -> None:
     """InvalidInput for what no server can be."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(
@@ -132,7 +132,7 @@ def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
     declarations: list[Declared] = []
     for name, server in servers_by_name.items():
         try:
-            check(name, server)
+            check_server(name, server)
         except InvalidInput as error:
             raise ConfigError(f"{path}: {error}") from error
         asks: Sampling = "ask" if server.sampling == "allow" else server.sampling
@@ -143,12 +143,12 @@ def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
     return tuple(declarations)
 
 
-def server_of(declaration: "Server | Mapping[str, Any]") -> Server:
+def parse_server(declaration: "Server | Mapping[str, Any]") -> Server:
     """A server from what a program wrote. InvalidInput if it does not fit."""
     if isinstance(declaration, Server):
         return declaration
     if odd := [key for key in declaration if key not in Server.__struct_fields__]:
-        raise InvalidInput(f"an MCP server has no {odd[0]!r}{did_you_mean(odd[0], Server.__struct_fields__)}")
+        raise InvalidInput(f"an MCP server has no {odd[0]!r}{suggest_name(odd[0], Server.__struct_fields__)}")
     try:
         return msgspec.convert(dict(declaration), Server)
     except msgspec.ValidationError as error:
@@ -158,16 +158,16 @@ def server_of(declaration: "Server | Mapping[str, Any]") -> Server:
 def expand_variables(text: str, environment: Mapping[str, str]) -> str:
     """With the values of the variables that it names. ConfigError if one has none."""
 
-    def value(match: re.Match[str]) -> str:
+    def replace_variable(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         if (set_ := environment.get(name)) is None and default is None:
             raise ConfigError(f"the variable {name} is not set, and an MCP server needs it")
         return set_ if set_ is not None else default
 
-    return _VARIABLE.sub(value, text)
+    return _VARIABLE.sub(replace_variable, text)
 
 
-def executed_files(server: Server, root: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+def find_executed_files(server: Server, root: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The project's files that a server executes: those that it names, and those that the program looks for; absolute,
     without links. To trust a declaration is to trust them (E-01, S-09). Imports are not followed: the sandbox bounds
     the rest."""
@@ -180,13 +180,15 @@ def executed_files(server: Server, root: str, environment: Mapping[str, str]) ->
         return ()
     real = os.path.realpath(root)
     folder = os.path.join(real, cwd)
-    argument_paths = (path for number, word in enumerate(words) for path in _paths_of_word(words, number, word, folder))
+    argument_paths = (
+        path for number, word in enumerate(words) for path in _find_word_paths(words, number, word, folder)
+    )
     looked_for = (os.path.join(folder, name) for name in _LOOKED_FOR.get(os.path.basename(words[0]), ()))
     paths = (os.path.realpath(path) for path in (*argument_paths, *looked_for))
     return tuple(dict.fromkeys(path for path in paths if is_below(path, real) and os.path.isfile(path)))
 
 
-def _paths_of_word(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
+def _find_word_paths(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
     if number and words[number - 1] == "-m":
         module = word.replace(".", "/")
         places = (f"{module}.py", f"{module}/__main__.py")

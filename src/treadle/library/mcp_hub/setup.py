@@ -17,12 +17,12 @@ from treadle.adapters.mcp.listing import Listing
 from treadle.adapters.mcp.tool import ResultHandling
 from treadle.adapters.policy.trust import MAX_BYTES, read
 from treadle.adapters.tools.builtin.base import ToolContext
-from treadle.adapters.tools.builtin.command.network import network_of, through_proxy
-from treadle.adapters.tools.builtin.command.shell import command_environment
+from treadle.adapters.tools.builtin.command.network import make_network, make_proxy_variables
+from treadle.adapters.tools.builtin.command.shell import build_command_environment
 from treadle.base.file_system import is_below
 from treadle.base.home_file import HomeFile
-from treadle.base.host_patterns import choice
-from treadle.base.inert import inert_line
+from treadle.base.host_patterns import make_choice
+from treadle.base.inert import make_inert_line
 from treadle.errors import ConfigError, InvalidInput, SandboxError
 from treadle.library.mcp_hub import settings
 from treadle.library.mcp_hub.hub import ListingsFile, McpHub, Place
@@ -76,11 +76,11 @@ class Declarations:
     def __init__(self, home: Path) -> None:
         self.file = HomeFile(home / settings.FILE_NAME, ServersFile)
 
-    def all(self) -> dict[str, Server]:
+    def read_servers(self) -> dict[str, Server]:
         return self.file.read().mcpServers
 
     def add(self, name: str, server: Server) -> None:
-        settings.check(name, server)
+        settings.check_server(name, server)
         self.file.change(lambda book: ServersFile({**book.mcpServers, name: server}))
 
     def remove(self, name: str) -> None:
@@ -112,8 +112,8 @@ class McpServers(Offerings):
 
     def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
         """Use one more server as long as this agent lives: in every project, or in one. Nothing is written."""
-        new_server = settings.server_of(server)
-        settings.check(name, new_server)
+        new_server = settings.parse_server(server)
+        settings.check_server(name, new_server)
         self._given.setdefault(root, {})[name] = new_server
 
     def bring(
@@ -122,9 +122,9 @@ class McpServers(Offerings):
         """Use exactly these servers for chats that name them (`ChatOptions.own_servers`), as long as this agent lives;
         `alone`: instead of the user's and the project's. Nothing is written. InvalidInput, and nothing is changed, if
         one cannot be."""
-        new_servers = {name: settings.server_of(server) for name, server in servers.items()}
+        new_servers = {name: settings.parse_server(server) for name, server in servers.items()}
         for name, server in new_servers.items():
-            settings.check(name, server)
+            settings.check_server(name, server)
         self._brought[own_servers] = new_servers
         (self._alone.add if alone else self._alone.discard)(own_servers)
 
@@ -138,11 +138,11 @@ class McpServers(Offerings):
         warnings: list[str] = []
         by_name: dict[str, Declared] = {}
         if self._configured and own_servers not in self._alone:
-            for declared in self._of_project(root, warnings) if root else ():
+            for declared in self._read_project_servers(root, warnings) if root else ():
                 by_name.setdefault(declared.name, declared)
             users: dict[str, Server] = {}
             try:
-                users = self._declarations.all()
+                users = self._declarations.read_servers()
             except ConfigError as error:
                 warnings.append(f"The user's MCP servers cannot be used: {error}")
             path = str(self._declarations.file.path)
@@ -153,11 +153,11 @@ class McpServers(Offerings):
             by_name |= {name: Declared(name, server) for name, server in given.items()}
         return sorted(by_name.values(), key=lambda each: each.name), warnings
 
-    def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:
+    def _read_project_servers(self, root: str, warnings: list[str]) -> Sequence[Declared]:
         declarations: list[Declared] = []
         for name in settings.PROJECT_FILES:
             path = os.path.join(root, name)
-            data = _contents(path)
+            data = _read_contents(path)
             if data is None:
                 continue
             if not self._trusted(path, data):
@@ -169,8 +169,8 @@ class McpServers(Offerings):
                 warnings.append(f"The MCP servers of this project cannot be used: {error}")
                 continue
             for declared in servers:
-                if untrusted := self._untrusted_files(declared):
-                    file = inert_line(os.path.relpath(untrusted[0], os.path.realpath(root)))
+                if untrusted := self._find_untrusted_files(declared):
+                    file = make_inert_line(os.path.relpath(untrusted[0], os.path.realpath(root)))
                     warnings.append(
                         f"The MCP server {declared.name} of this project runs {file}, which is not trusted as it is "
                         f"now: treadle trust {file}"
@@ -179,9 +179,9 @@ class McpServers(Offerings):
                     declarations.append(declared)
         return declarations
 
-    def _untrusted_files(self, declared: Declared) -> list[str]:
-        files = settings.executed_files(declared.server, declared.root, self._context.env)
-        contents = ((path, _contents(path, settings.MOST_BYTES)) for path in files)
+    def _find_untrusted_files(self, declared: Declared) -> list[str]:
+        files = settings.find_executed_files(declared.server, declared.root, self._context.env)
+        contents = ((path, _read_contents(path, settings.MOST_BYTES)) for path in files)
         return [path for path, data in contents if data is None or not self._trusted(path, data)]
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
@@ -190,7 +190,7 @@ class McpServers(Offerings):
         from treadle.adapters.mcp.transport import LOGIN_S
         from treadle.base.loopback_redirect import RedirectReceiver
 
-        declared = (await self.hub.link(name, root)).declared
+        declared = (await self.hub.get_link(name, root)).declared
         if not declared.server.url:
             raise InvalidInput(f"{name} is a program on this machine; there is nothing to sign in to")
         storage, receiver = KeptTokens(self._home, declared.server.url), RedirectReceiver(show)
@@ -199,7 +199,7 @@ class McpServers(Offerings):
         opens = partial(self.open_transport, declared, Place(root), receiver=receiver)
         connection = McpConnection(name, root, opens, LOGIN_S)
         try:
-            await connection.ready()
+            await connection.ensure_client()
         finally:
             await connection.close()
             await receiver.close()
@@ -225,17 +225,17 @@ class McpServers(Offerings):
 
         server, env, root = declared.server, self._context.env, place.root
         if server.command:
-            if declared.root and any(await asyncio.to_thread(self._untrusted_files, declared)):
+            if declared.root and any(await asyncio.to_thread(self._find_untrusted_files, declared)):
                 raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
             argv = [settings.expand_variables(word, env) for word in (server.command, *server.args)]
             server_env = {name: settings.expand_variables(value, env) for name, value in server.env.items()}
             cwd = settings.expand_variables(server.cwd, env) or root or env.get("HOME") or "/"
             if declared.confined or place.world:
                 argv = await asyncio.to_thread(self._wrap_command, argv, declared, place, cwd)
-            environment = command_environment(env, self._context.allowance.env) | server_env
+            environment = build_command_environment(env, self._context.allowance.env) | server_env
             if declared.confined and server.hosts:
-                environment |= through_proxy()
-            async with transport.program(argv, environment, cwd, errors, end_event) as streams:
+                environment |= make_proxy_variables()
+            async with transport.open_program(argv, environment, cwd, errors, end_event) as streams:
                 yield streams
             return
         storage = KeptTokens(self._home, server.url)
@@ -247,7 +247,7 @@ class McpServers(Offerings):
             client = transport.ClientCredentials(oauth.client_id, secret, scope)
             auth = transport.SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: settings.expand_variables(value, env) for name, value in server.headers.items()}
-        opens = transport.legacy_sse if server.is_legacy_sse else transport.http
+        opens = transport.open_legacy_sse if server.is_legacy_sse else transport.open_http
         async with opens(declared.name, server.url, headers, auth) as streams:
             yield streams
 
@@ -277,7 +277,7 @@ class McpServers(Offerings):
         confinement = Confinement(
             root,
             Direct() if server.write else Unwritable(live=True),
-            network_of(choice(server.hosts) if server.hosts else server.network, str(self._home / NETWORK_LOG)),
+            make_network(make_choice(server.hosts) if server.hosts else server.network, str(self._home / NETWORK_LOG)),
             protected=guarded.protected,
             hidden_paths=guarded.hidden_paths,
             home=guarded.home,
@@ -286,7 +286,7 @@ class McpServers(Offerings):
         return sandbox.wrap([program, *argv[1:]], confinement, cwd)
 
 
-def _contents(path: str, most: int = MAX_BYTES) -> bytes | None:
+def _read_contents(path: str, most: int = MAX_BYTES) -> bytes | None:
     """Of a file of a project; None if there is none that may be read."""
     try:
         return read(path, most) if os.path.lexists(path) else None

@@ -16,7 +16,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.loop import advance
 from treadle.engine.tenure import Tenure
 from treadle.library.replay import tools
-from treadle.library.replay.models import DecidedTime, RecordedModels, WatchedLog, filler
+from treadle.library.replay.models import DecidedTime, RecordedModels, WatchedLog, make_filler
 from treadle.library.replay.recording import Recording, ReplayStore
 from treadle.ports.store import Store
 from treadle.protocol import wire
@@ -48,28 +48,28 @@ async def replay(store: Store, chat: ChatId) -> ReplayResult:
         tools.RecordedPolicy(stage),
         log,
         DecidedTime(log),
-        lambda files: tools.recorded_spill(stage, files),
-        lambda options: filler(log),
+        lambda files: tools.replay_spill(stage, files),
+        lambda options: make_filler(log),
         restorer=tools.RecordedRestorer(stage),
-        branch=lambda _root, _chat, _message: tools.recorded_branch(stage),
-        bind=lambda _options, _owner: tools.recorded_root(stage),
+        branch=lambda _root, _chat, _message: tools.replay_branch(stage),
+        bind=lambda _options, _owner: tools.replay_root(stage),
         retry_limit_s=0.0,  # the record has the chosen waits, under any limit
     )
     divergence: Divergence | None = None
-    while divergence is None and (due := recording.due(stage.now)) is not None:
+    while divergence is None and (due := recording.find_due(stage.now)) is not None:
         await stage.admit()
-        if (divergence := await _tenure(log, due.epoch, deps)) is None and stage.now < due.seq:
-            divergence = stage.differs(due, None)  # the engine rests where a worker went on
+        if (divergence := await _drive_tenure(log, due.epoch, deps)) is None and stage.now < due.seq:
+            divergence = stage.make_divergence(due, None)  # the engine rests where a worker went on
     if divergence is None:
         await stage.admit()
-    return ReplayResult(divergence is None, divergence, await stage.events())
+    return ReplayResult(divergence is None, divergence, await stage.read_events())
 
 
-async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
+async def _drive_tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
     """One worker's time with the chat: until it rests, dies as it died in the record, or leaves the record."""
     stage = log.stage
     log.tenure = Tenure(stage.begin(epoch), log, await log.load(stage.chat))
-    for call, output in stage.recording.outputs_of_stopped_calls(epoch):
+    for call, output in stage.recording.iterate_stopped_outputs(epoch):
         log.tenure.show_output(call, output)  # no recorded tool writes anything
     work = asyncio.create_task(advance(log.tenure, deps), name=f"replay {stage.chat}")
     ends: list[asyncio.Future[Any]] = [work, stage.left]
@@ -83,6 +83,6 @@ async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
         await asyncio.gather(work, return_exceptions=True)
     if stage.left.done():
         return stage.left.result()
-    due = stage.recording.due(stage.now)
+    due = stage.recording.find_due(stage.now)
     stalled = work.cancelled() and due is not None
-    return stage.differs(due, None) if stalled else None
+    return stage.make_divergence(due, None) if stalled else None

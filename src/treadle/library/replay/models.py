@@ -13,13 +13,13 @@ from treadle.chat.assembly import NOTICES
 from treadle.chat.completion import MARKER
 from treadle.chat.history import CHARS_PER_TOKEN
 from treadle.chat.state import ChatState
-from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
+from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, compute_threshold, estimate
 from treadle.engine.hub import Hub
 from treadle.engine.log import Ahead, Log
 from treadle.engine.request import TYPICAL_OUTPUT
 from treadle.engine.tenure import Tenure
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
-from treadle.library.replay.recording import ReplayStore, fault_of
+from treadle.library.replay.recording import ReplayStore, make_fault
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol import deltas as d
 from treadle.protocol import events as e
@@ -63,8 +63,8 @@ class WatchedLog(Log):
         finally:
             self._asked = None
 
-    def decision(self) -> list[e.Event]:
-        return self.stage.recording.decision(self.state.head)
+    def find_decision(self) -> list[e.Event]:
+        return self.stage.recording.find_decision(self.state.head)
 
 
 class WrittenTime:
@@ -75,7 +75,7 @@ class WrittenTime:
 
     def now_ms(self) -> int:
         recording = self._log.stage.recording
-        return (recording.at(self._log.state.head + 1) or recording.events[-1]).time_ms
+        return (recording.find_event(self._log.state.head + 1) or recording.events[-1]).time_ms
 
     def monotonic(self) -> float:
         return 0.0
@@ -89,12 +89,14 @@ class DecidedTime(WrittenTime):
 
     def now_ms(self) -> int:
         recording, head = self._log.stage.recording, self._log.state.head
-        envelope = recording.due(head) if any(map(_is_timely, self._log.decision())) else recording.at(head)
+        envelope = (
+            recording.find_due(head) if any(map(_is_timely, self._log.find_decision())) else recording.find_event(head)
+        )
         return envelope.time_ms if envelope is not None else 0
 
     async def sleep(self, seconds: float) -> None:
         """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
-        due = await self._log.stage.turn()
+        due = await self._log.stage.require_due()
         if isinstance(due.data, e.TurnEnd) and due.data.finish_reason == "interrupted":
             await self._log.stage.admit_interrupt()
 
@@ -105,10 +107,10 @@ def _is_timely(event: e.Event) -> bool:
     return getattr(event, "synthetic", "") == "deadline"
 
 
-def filler(log: WatchedLog) -> str:
+def make_filler(log: WatchedLog) -> str:
     """A system text that weighs what the real one weighed together with the tools, by the estimates in the log."""
     state, target_tokens = log.state, 0
-    for event in log.decision():
+    for event in log.find_decision():
         match event:
             case e.TurnStart(reserved=reserved):
                 target_tokens = reserved.input
@@ -121,24 +123,24 @@ def filler(log: WatchedLog) -> str:
     return " " * max(0, int((target_tokens - 1) * CHARS_PER_TOKEN) + 1 - state.context_chars - NO_TOOLS)
 
 
-def info(log: WatchedLog, ref: str) -> ModelInfo:
+def derive_model_info(log: WatchedLog, ref: str) -> ModelInfo:
     """The model by the log: name and price where a turn is reserved, its room where a compaction begins or ends."""
     state = log.state
-    next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
+    next_events = [envelope.data for envelope in islice(log.stage.recording.iterate_outputs(state.head), 2)]
     price = 0.0
-    match log.decision()[-1:]:
+    match log.find_decision()[-1:]:
         case [e.TurnStart(model=ref, reserved=reserved)]:
             price = reserved.usd / reserved.input if reserved.input else 0.0
         case [e.LimitReached() as limit]:
-            price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log))))
+            price = _compute_breaking_price(limit, estimate(state, NO_TOOLS + len(make_filler(log))))
         case [e.CompactionComplete(success=False, error=error)] if error != "interrupted":
             limit_event = next_events[-1]  # the limit that forbade it, if that was not cut off from it
-            price = _too_dear(limit_event, 1) if isinstance(limit_event, e.LimitReached) else 1.0
-    window, output = _capacity(state, next_events)
+            price = _compute_breaking_price(limit_event, 1) if isinstance(limit_event, e.LimitReached) else 1.0
+    window, output = _choose_capacity(state, next_events)
     provider, _, name = ref.partition(":")
     native = True
     if state.open_turn is not None:  # only the record knows the rung of an answer that ended its run by the marker
-        coming = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
+        coming = [envelope.data for envelope in islice(log.stage.recording.iterate_outputs(state.head), NOTICES + 2)]
         answers = [index for index, event in enumerate(coming) if isinstance(event, e.AssistantMessage)]
         native = not answers or not isinstance((*coming, None)[answers[0] + 1], e.TaskComplete)
     # The log has settled the question of a known price: it records how the run went on.
@@ -146,31 +148,31 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
     return ModelInfo(provider, name, window, output, usd_per_million_input=usd, native_tools=native, free=True)
 
 
-def _too_dear(limit: e.LimitReached, tokens: int) -> float:
+def _compute_breaking_price(limit: e.LimitReached, tokens: int) -> float:
     """A price per token at which this many break the limit, and not by much."""
     if limit.kind != "usd" or not tokens:
         return 0.0
     return ((limit.limit - limit.used) * (1 + 1e-9) + 1e-9) / tokens
 
 
-def _capacity(state: ChatState, next_events: Sequence[e.Event]) -> tuple[int, int]:
+def _choose_capacity(state: ChatState, next_events: Sequence[e.Event]) -> tuple[int, int]:
     """A window and an output limit that lead where the log leads. Only the threshold that they make is ever seen."""
     completion = next((event for event in next_events if isinstance(event, e.CompactionComplete)), None)
     if state.compacting and completion is not None and completion.threshold:
-        return _making(completion.threshold, state.options)
+        return _compute_capacity(completion.threshold, state.options)
     if state.compacting or isinstance(next_events[0] if next_events else None, e.CompactionStart):
         return CRAMPED
     return ROOMY
 
 
-def _making(target_threshold: int, options: ChatOptions) -> tuple[int, int]:
+def _compute_capacity(target_threshold: int, options: ChatOptions) -> tuple[int, int]:
     """A window and an output limit, as far as the options leave them open, that make this threshold."""
     fixed, output = options.context_window, options.max_tokens
     if fixed:
         return fixed, max(0, fixed - HEADROOM_TOKENS - target_threshold)
     share = int(target_threshold / COMPACT_AT)
     for window in (2 * target_threshold, target_threshold + output + HEADROOM_TOKENS, share, share + 1):
-        if threshold(window, output or ROOM) == target_threshold:
+        if compute_threshold(window, output or ROOM) == target_threshold:
             return window, ROOM
     return CRAMPED
 
@@ -191,7 +193,7 @@ class RecordedModels:
         self._log = log
 
     def get(self, ref: str) -> Model:
-        for event in self._log.decision()[:1]:
+        for event in self._log.find_decision()[:1]:
             match event:
                 case e.SessionError(error_class="config", message=message):
                     raise ConfigError(message)
@@ -209,15 +211,15 @@ class RecordedModel:
 
     @property
     def info(self) -> ModelInfo:
-        return info(self._log, self._ref)
+        return derive_model_info(self._log, self._ref)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[d.Delta]]:
         stage = self._log.stage
-        due = await stage.turn()
-        following = [envelope.data for envelope in stage.recording.following(due)]
-        answer = _turn(following) if request.purpose == "turn" else _side_call(following)
+        due = await stage.require_due()
+        following = [envelope.data for envelope in stage.recording.list_following(due)]
+        answer = _make_turn_answer(following) if request.purpose == "turn" else _make_side_answer(following)
         if answer is None:
-            await stage.leave(stage.differs(due, None))
+            await stage.leave(stage.make_divergence(due, None))
         if answer.deltas:
             yield answer.deltas
         if answer.stopped:
@@ -229,32 +231,36 @@ class RecordedModel:
         """Nothing is held open."""
 
 
-def _turn(following: Sequence[e.Event]) -> RecordedAnswer | None:
+def _make_turn_answer(following: Sequence[e.Event]) -> RecordedAnswer | None:
     """The attempt that these events are the record of; None if they are none of an attempt."""
     first, *later_events = following
     match first:
         case e.ModelNotice(kind=kind, text=text):
-            later = _turn(later_events) if later_events else RecordedAnswer((d.UsageDelta(Usage()), d.FinishDelta()))
+            later = (
+                _make_turn_answer(later_events)
+                if later_events
+                else RecordedAnswer((d.UsageDelta(Usage()), d.FinishDelta()))
+            )
             notice = (d.NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case e.TurnRetry():
-            return RecordedAnswer(_make_usage_deltas(first.usage), _failure(first, later_events))
+            return RecordedAnswer(_make_usage_deltas(first.usage), _make_failure(first, later_events))
         case e.AssistantMessage():
             # A completion by the tool comes behind its result; one by the marker right behind the message.
             marked = bool(later_events) and isinstance(later_events[0], e.TaskComplete)
-            deltas = (*_deltas(first, marked), d.UsageDelta(first.usage or Usage()))  # none in a torn copy
+            deltas = (*_make_deltas(first, marked), d.UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
                 return RecordedAnswer(deltas, stopped=True)
             return RecordedAnswer((*deltas, d.FinishDelta(first.finish_reason)))
         case e.TurnEnd(usage=usage, finish_reason="interrupted"):
             return RecordedAnswer(_make_usage_deltas(usage), stopped=True)
         case e.SessionError(error_class=kind, message=message):
-            return RecordedAnswer(error=_error(kind, message))
+            return RecordedAnswer(error=_make_error(kind, message))
         case _:
             return None
 
 
-def _deltas(message: e.AssistantMessage, marked: bool) -> list[d.Delta]:
+def _make_deltas(message: e.AssistantMessage, marked: bool) -> list[d.Delta]:
     """The parts of a message, in an order that adds up to it."""
     deltas: list[d.Delta] = [d.ThinkingBlock(block) for block in message.reasoning]
     text = message.content + (MARKER if marked else "")
@@ -271,23 +277,23 @@ def _make_usage_deltas(usage: Usage) -> tuple[d.Delta, ...]:
     return (d.UsageDelta(usage),) if usage != Usage() else ()
 
 
-def _failure(retry: e.TurnRetry, later_events: Sequence[e.Event]) -> Exception:
+def _make_failure(retry: e.TurnRetry, later_events: Sequence[e.Event]) -> Exception:
     """The failure behind a retry, with the wait that was chosen; without one where the turn was given up."""
     following = later_events[0] if later_events else None
     given_up = not retry.delay_s and retry.usage.tokens and isinstance(following, e.SessionError)
     if isinstance(following, e.SessionError) and following.error_class == retry.error_class == "internal":
-        return fault_of(following)
-    return _error(retry.error_class, retry.message, NEVER if given_up else retry.delay_s)
+        return make_fault(following)
+    return _make_error(retry.error_class, retry.message, NEVER if given_up else retry.delay_s)
 
 
-def _error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
+def _make_error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
     if kind == "config":
         return ConfigError(message)
     error_kind = kind if kind in (*get_args(ModelErrorKind), "internal") else "bad_request"
     return ModelError(cast(ModelErrorKind, error_kind), message, retry_after=retry_after)
 
 
-def _side_call(following: Sequence[e.Event]) -> RecordedAnswer | None:
+def _make_side_answer(following: Sequence[e.Event]) -> RecordedAnswer | None:
     """A call that is no turn. A compaction's text is its summary, recorded with the compaction itself."""
     first, *later_events = following
     match first:

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import CallKey, ChatId
-from treadle.chat.divergence import Divergence, diverge, in_order, is_same_event
+from treadle.chat.divergence import Divergence, describe_divergence, is_same_event, reorder_log
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
-from treadle.chat.state import summary as summary_of
-from treadle.engine.outcome import first_line
+from treadle.chat.state import build_summary as summary_of
+from treadle.engine.outcome import take_first_line
 from treadle.errors import HeadMoved
 from treadle.ports.store import Commit, Lease
 from treadle.ports.toolset import Fact
@@ -61,7 +61,9 @@ class CallRecord(msgspec.Struct):
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
-        plain = e.ExecutionComplete(start.call, False, error=complete.error, result_summary=first_line(complete.error))
+        plain = e.ExecutionComplete(
+            start.call, False, error=complete.error, result_summary=take_first_line(complete.error)
+        )
         comparable = replace(complete, duration_ms=0)  # a call that was tried took its time
         return completed.seq == self.start_seq + 1 and completed.epoch > 0 and comparable == plain
 
@@ -76,7 +78,7 @@ class CallRecord(msgspec.Struct):
 
 class Recording:
     def __init__(self, events: Sequence[e.Envelope]) -> None:
-        ordered = in_order(events)
+        ordered = reorder_log(events)
         self.events = [replace(envelope, seq=seq) for seq, envelope in enumerate(ordered, 1)]
         """In the order in which today's engine writes; older versions used other orders."""
         self.calls: dict[CallKey, CallRecord] = {}
@@ -84,27 +86,27 @@ class Recording:
         self._outputs = [envelope.seq for envelope in self.events if envelope.epoch]
         self._messages: list[int] = []
         for envelope in self.events:
-            self._note(envelope)
+            self._note_event(envelope)
 
-    def at(self, seq: int) -> e.Envelope | None:
+    def find_event(self, seq: int) -> e.Envelope | None:
         return self.events[seq - 1] if 1 <= seq <= len(self.events) else None
 
-    def due(self, head: int) -> e.Envelope | None:
+    def find_due(self, head: int) -> e.Envelope | None:
         """The first thing behind `head` that a worker wrote."""
         index = bisect_right(self._outputs, head)
         return self.events[self._outputs[index] - 1] if index < len(self._outputs) else None
 
-    def outputs(self, head: int) -> Iterator[e.Envelope]:
+    def iterate_outputs(self, head: int) -> Iterator[e.Envelope]:
         for index in range(bisect_right(self._outputs, head), len(self._outputs)):
             yield self.events[self._outputs[index] - 1]
 
-    def following(self, due: e.Envelope) -> list[e.Envelope]:
+    def list_following(self, due: e.Envelope) -> list[e.Envelope]:
         """An output and the few right behind it under the same epoch: one append, or the beginning of one."""
         return list(takewhile(lambda each: each.epoch == due.epoch, self.events[due.seq - 1 : due.seq - 1 + NEAR]))
 
-    def inputs(self, head: int) -> Sequence[e.Envelope]:
+    def list_inputs(self, head: int) -> Sequence[e.Envelope]:
         """Return the events that came from outside after `head`, up to the next output."""
-        due = self.due(head)
+        due = self.find_due(head)
         arrived = self.events[head : due.seq - 1 if due is not None else len(self.events)]
         cost = due.data if due is not None else None
         if not isinstance(cost, e.ModelCall) or (cost.purpose, cost.error) != ("compaction", "interrupted"):
@@ -113,10 +115,10 @@ class Recording:
         starts = [place for place, each in enumerate(arrived, 1) if isinstance(each.data, e.CompactionStart)]
         return arrived[: starts[-1]] if starts else arrived
 
-    def decision(self, head: int) -> list[e.Event]:
+    def find_decision(self, head: int) -> list[e.Event]:
         """Return the next decision of the rules after `head`: warnings, and the event that follows them."""
         events: list[e.Event] = []
-        for envelope in self.outputs(head):
+        for envelope in self.iterate_outputs(head):
             events.append(envelope.data)
             if not isinstance(envelope.data, e.LimitWarning):
                 break
@@ -128,7 +130,7 @@ class Recording:
         requests = message.tool_requests if isinstance(message, e.AssistantMessage) else ()
         return [self.calls[request.call] for request in requests]
 
-    def outputs_of_stopped_calls(self, epoch: int) -> Iterator[tuple[CallKey, str]]:
+    def iterate_stopped_outputs(self, epoch: int) -> Iterator[tuple[CallKey, str]]:
         """The output that calls had written until this worker recorded that they were stopped."""
         for key, call in self.calls.items():
             if call.complete is None or call.completed is None or call.completed.epoch != epoch:
@@ -136,7 +138,7 @@ class Recording:
             if call.complete.synthetic == "interrupted" and call.complete.result:
                 yield key, call.complete.result.removesuffix(f"\n[{call.complete.error}]")
 
-    def _note(self, envelope: e.Envelope) -> None:
+    def _note_event(self, envelope: e.Envelope) -> None:
         match envelope.data:
             case e.AssistantMessage(tool_requests=requests):
                 self._messages.append(envelope.seq)
@@ -219,7 +221,7 @@ def _count_copied_events(ordered: Sequence[e.Envelope]) -> int:
     return next((place for place, envelope in enumerate(ordered) if envelope.seq > int(seq)), len(ordered))
 
 
-def fault_of(error: e.SessionError) -> Exception:
+def make_fault(error: e.SessionError) -> Exception:
     """A fault of Treadle itself, as its record names it."""
     name, _, text = error.message.partition(": ")
     kind: type[Exception] = type(name, (Exception,), {})
@@ -240,7 +242,7 @@ class ReplayStore(MemoryStore):
 
     async def open(self) -> None:
         """Write what there is before any worker's first word."""
-        first = self.recording.inputs(0)
+        first = self.recording.list_inputs(0)
         await self.create(ChatSummary(self.chat), [wire.encode(envelope) for envelope in first])
         self.now = len(first)
 
@@ -249,7 +251,7 @@ class ReplayStore(MemoryStore):
         self.left = asyncio.get_running_loop().create_future()
         return Lease(self.chat, epoch, "replay")
 
-    async def events(self) -> list[Envelope]:
+    async def read_events(self) -> list[Envelope]:
         return [wire.decode(self.chat, record) for record in await self.read(self.chat)]
 
     async def append(self, commit: Commit) -> None:
@@ -258,23 +260,23 @@ class ReplayStore(MemoryStore):
             records = await self._compare_envelopes([wire.decode(commit.chat, record) for record in records])
         await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
         self.now += len(records)
-        if self.now == self.recording.cut and self.due() is None:
+        if self.now == self.recording.cut and self.find_due() is None:
             await self.leave(None)  # the record is a copy that was cut here: the work that was under way ends here
         self._fail()
 
     async def admit(self) -> None:
         """Let in what came from outside before the next output."""
-        arrived = [wire.encode(envelope) for envelope in self.recording.inputs(self.now)]
+        arrived = [wire.encode(envelope) for envelope in self.recording.list_inputs(self.now)]
         if arrived:
             await super().append(Commit(self.chat, arrived, ChatSummary(self.chat), durable=False))
             self.now += len(arrived)
 
     async def _compare_envelopes(self, envelopes: Sequence[Envelope]) -> list[Record]:
         """The records that may be written: fewer than all where the record is a copy that was cut here."""
-        due = self.due()
+        due = self.find_due()
         if due is None:  # the worker wrote no more in the record: it died, or there was nothing to do
-            state = fold_all(ChatState(chat=self.chat), await self.events())
-            await self.leave(None if summary_of(state).runnable else self.differs(None, envelopes[0]))
+            state = fold_all(ChatState(chat=self.chat), await self.read_events())
+            await self.leave(None if summary_of(state).runnable else self.make_divergence(None, envelopes[0]))
         if due.seq > self.now + 1:
             await self.admit()
             raise HeadMoved("something came from outside, here as in the record")
@@ -283,39 +285,39 @@ class ReplayStore(MemoryStore):
         for envelope in envelopes:
             if envelope.seq - 1 == self.recording.cut:
                 return [wire.encode(earlier) for earlier in envelopes if earlier.seq < envelope.seq]
-            recorded = self.recording.at(envelope.seq)
+            recorded = self.recording.find_event(envelope.seq)
             if recorded is None or recorded.epoch != self.epoch or not _is_alike(recorded, envelope):
-                await self.leave(self.differs(recorded, envelope))
+                await self.leave(self.make_divergence(recorded, envelope))
         return [wire.encode(envelope) for envelope in envelopes]
 
-    async def turn(self) -> Envelope:
+    async def require_due(self) -> Envelope:
         """Return the next event that the worker wrote; if it wrote no more, it died in this effect."""
-        if (due := self.due()) is None:
+        if (due := self.find_due()) is None:
             await self.leave(None)
         self._fail()
         return due
 
     def _fail(self) -> None:
         """Raise the fault of Treadle that the record has next. Where exactly it struck makes no difference."""
-        due = self.due()
+        due = self.find_due()
         if due is not None and isinstance(due.data, SessionError) and due.data.error_class == "internal":
-            raise fault_of(due.data)
+            raise make_fault(due.data)
 
-    def due(self) -> Envelope | None:
+    def find_due(self) -> Envelope | None:
         """Return the next event that this worker wrote, or None if it wrote no more."""
-        due = self.recording.due(self.now)
+        due = self.recording.find_due(self.now)
         return due if due is not None and due.epoch == self.epoch else None
 
-    async def turn_of(self, outcome: Envelope) -> None:
+    async def wait_for_turn(self, outcome: Envelope) -> None:
         """Wait until everything before this outcome was written: calls end in the order in which they ended then."""
-        while (due := self.due()) is not None and due.seq < outcome.seq:
+        while (due := self.find_due()) is not None and due.seq < outcome.seq:
             await self.wait(self.chat, self.now, PATIENCE_S)
 
     async def perish(self) -> NoReturn:
         """End a call without a result: an interrupt ended it, or the worker died in it, maybe after other calls."""
-        while self.due() is not None:
+        while self.find_due() is not None:
             self._fail()
-            if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
+            if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.list_inputs(self.now)):
                 await self.admit_interrupt()
             await self.wait(self.chat, self.now, PATIENCE_S)
         await self.leave(None)
@@ -323,22 +325,22 @@ class ReplayStore(MemoryStore):
     async def admit_interrupt(self) -> NoReturn:
         """An interrupt ended the effect: let it in, and wait to be cancelled for it."""
         await self.admit()
-        await self._forever()
+        await self._wait_forever()
 
     async def leave(self, divergence: Divergence | None) -> NoReturn:
         """Go no further in this tenure: the worker died here, or the play has left the record."""
         if not self.left.done():
             self.left.set_result(divergence)
-        await self._forever()
+        await self._wait_forever()
 
     @staticmethod
-    async def _forever() -> NoReturn:
+    async def _wait_forever() -> NoReturn:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody resolves this future")
 
-    def differs(self, recorded: Envelope | None, replayed: Envelope | None) -> Divergence:
+    def make_divergence(self, recorded: Envelope | None, replayed: Envelope | None) -> Divergence:
         at = next(side.seq for side in (recorded, replayed) if side is not None)
-        return diverge(self.recording.events[: at - 1], recorded, replayed, NAMES)
+        return describe_divergence(self.recording.events[: at - 1], recorded, replayed, NAMES)
 
 
 def _is_alike(recorded: Envelope, replayed: Envelope) -> bool:

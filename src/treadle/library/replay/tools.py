@@ -23,7 +23,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
-from treadle.protocol.tools import Effect, ToolKind, ToolSpec, only_looks
+from treadle.protocol.tools import Effect, ToolKind, ToolSpec, is_read_only_command
 
 _CHANGE_FIELDS = ("files", "source", "uncaptured", "git")
 NEVER_BEGUN = "The record ends before this call begins."
@@ -36,10 +36,10 @@ class RecordedTools:
     def __init__(self, log: WatchedLog) -> None:
         self._log = log
 
-    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+    async def prepare_tools(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Return the notices about MCP servers at this place of the record."""
         notices: list[str] = []
-        while (next_one := self._log.stage.recording.at(self._log.state.head + 1 + len(notices))) is not None:
+        while (next_one := self._log.stage.recording.find_event(self._log.state.head + 1 + len(notices))) is not None:
             if not (isinstance(next_one.data, e.ModelNotice) and next_one.data.kind == "mcp" and next_one.epoch):
                 break
             notices.append(next_one.data.text)
@@ -51,26 +51,26 @@ class RecordedTools:
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         return request
 
-    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+    def list_specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
         return ()
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
-        spec = _spec(name, [call for call in self._calls() if call.request.name == name])
+        spec = _derive_spec(name, [call for call in self._list_calls() if call.request.name == name])
         return spec if spec.kind != "function" else RecordedTool(spec, self._log.stage)
 
-    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
-        for call in self._calls():
-            if call.start is None and text == call.request.arguments and before_a_change(self._log.stage):
+    def parse_arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+        for call in self._list_calls():
+            if call.start is None and text == call.request.arguments and is_before_change(self._log.stage):
                 return _read(text)
             has_name = spec.name in (call.request.name, call.start.name if call.start is not None else "")
             if has_name and text == call.request.arguments:
                 # If a person changed the arguments later, the log has only the text itself.
-                return _read(text) if call.edits else _final_arguments(call, text)
+                return _read(text) if call.edits else _find_final_arguments(call, text)
             if has_name and (edit := _read(text)) in call.edits:
-                return _final_arguments(call, text) if edit == call.edits[-1] else edit
+                return _find_final_arguments(call, text) if edit == call.edits[-1] else edit
         return _read(text)
 
-    def _calls(self) -> list[CallRecord]:
+    def _list_calls(self) -> list[CallRecord]:
         return self._log.stage.recording.turn_calls(self._log.state.head)
 
 
@@ -82,9 +82,9 @@ class RecordedTool:
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         call_record = self._stage.recording.calls.get(invocation.call)
-        if (call_record is None or call_record.start is None) and before_a_change(self._stage):
+        if (call_record is None or call_record.start is None) and is_before_change(self._stage):
             return {}  # a copy was cut between the checkpoint and the call that it stands before
-        call = self._call(invocation)
+        call = self._get_call(invocation)
         if call.is_lost and call.complete is not None:
             raise TrialLost(call.complete.error)
         skipped = call.complete is not None and call.complete.synthetic == "skipped"  # a check that could not be run
@@ -95,58 +95,60 @@ class RecordedTool:
         return call.start.plan if call.start is not None else None
 
     async def run(self, invocation: Invocation) -> Outcome:
-        call = self._call(invocation)
+        call = self._get_call(invocation)
         question = next((question for question in call.questions if question.seq > self._stage.now), None)
         epoch, ask_model = self._stage.epoch, invocation.ask_model
         for sample in call.samples:  # the model is asked again, as far as this worker did: it says what it said
             is_due = self._stage.now < sample.seq < (question.seq if question is not None else math.inf)
             if is_due and sample.epoch == epoch and ask_model is not None:
-                await self._stage.turn_of(sample)
+                await self._stage.wait_for_turn(sample)
                 with suppress(ToolError):
                     await ask_model(ModelRequest("", ()))
         request = question.data if question is not None and question.epoch == epoch else None
         if question is not None and isinstance(request, e.UserInputRequested):
-            await self._stage.turn_of(question)
+            await self._stage.wait_for_turn(question)
             return Outcome("", question=Question(request.question, request.options, request.plan))
         outcome, complete = call.completed, call.complete
         if outcome is None or complete is None or complete.synthetic == "interrupted" or outcome.epoch != epoch:
             await self._stage.perish()
-        await self._stage.turn_of(outcome)
+        await self._stage.wait_for_turn(outcome)
         return Outcome(
             complete.result if complete.success else complete.error, complete.result_summary, complete.success,
             complete.diff_stat, facts=call.facts, output=complete.output, sandbox=complete.sandbox,
             known_files=complete.seen, shell=complete.shell, effect=complete.effect, images=complete.images,
-            hosts=complete.hosts, **_changes(call),
+            hosts=complete.hosts, **_collect_changes(call),
         )  # fmt: skip
 
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
-    async def trial(self, invocation: Invocation) -> Trial | None:
-        began = _next_trial(self._call(invocation), self._stage)
+    async def plan_trial(self, invocation: Invocation) -> Trial | None:
+        began = _find_next_trial(self._get_call(invocation), self._stage)
         return None if began is None else Trial(began.plan or {})
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        if any(isinstance(envelope.data, e.Interrupted) for envelope in self._stage.recording.inputs(self._stage.now)):
+        if any(
+            isinstance(envelope.data, e.Interrupted) for envelope in self._stage.recording.list_inputs(self._stage.now)
+        ):
             await self._stage.admit_interrupt()
-        await self._stage.turn()  # the worker may have died meanwhile
+        await self._stage.require_due()  # the worker may have died meanwhile
         return Rehearsal("")
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        if self._unknown(invocation):
-            return Outcome("", **_changes(self._call(invocation)))
+        if self._is_unknown(invocation):
+            return Outcome("", **_collect_changes(self._get_call(invocation)))
         return find_interrupted_changes(self._stage, invocation.call)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""
-        return "unknown" if self._unknown(invocation) else "run_again"
+        return "unknown" if self._is_unknown(invocation) else "run_again"
 
-    def _unknown(self, invocation: Invocation) -> bool:
-        call = self._call(invocation)
+    def _is_unknown(self, invocation: Invocation) -> bool:
+        call = self._get_call(invocation)
         here = call.completed is not None and call.completed.epoch == self._stage.epoch
         return here and call.complete is not None and call.complete.synthetic == "unknown"
 
-    def _call(self, invocation: Invocation) -> CallRecord:
+    def _get_call(self, invocation: Invocation) -> CallRecord:
         return self._stage.recording.calls[invocation.call]
 
 
@@ -158,7 +160,7 @@ class RecordedPolicy:
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
-        if _next_trial(call, self._stage) is None:
+        if _find_next_trial(call, self._stage) is None:
             return self._find_recorded_verdict(call, invocation)
         # The card that was answered before the trial, if it showed the words alone: then the engine does not say that
         # the effect has changed since.
@@ -195,15 +197,15 @@ class RecordedPolicy:
         return self._find_recorded_verdict(self._stage.recording.calls[CallKey(invocation.call)], invocation)
 
 
-def _next_trial(call: CallRecord, stage: ReplayStore) -> e.TrialStart | None:
+def _find_next_trial(call: CallRecord, stage: ReplayStore) -> e.TrialStart | None:
     """The trial that this worker recorded before anything else of this call."""
     coming = [(seq, event) for seq, event in (*call.trials, *call.asks) if seq > stage.now]
     seq, event = min(coming, key=lambda pair: pair[0], default=(0, None))
-    at = stage.recording.at(seq)
+    at = stage.recording.find_event(seq)
     return event if isinstance(event, e.TrialStart) and at is not None and at.epoch == stage.epoch else None
 
 
-def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
+def _derive_spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     """Derive the specification of a tool from its recorded calls, all of one name."""
     starts = [call.start for call in calls if call.start is not None]
     trials = [trial for call in calls for _, trial in call.trials]
@@ -219,7 +221,9 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         effect = "edit" if effects <= {"read", "edit"} else "none" if effects == {"none"} else "execute"
     looking = [start for start in starts if start.effect == "read" and not start.read_only]
     arguments = (pair for start in looking for pair in start.arguments.items())
-    commands = (key for key, value in arguments if isinstance(value, str) and only_looks(value))  # read by its words
+    commands = (
+        key for key, value in arguments if isinstance(value, str) and is_read_only_command(value)
+    )  # read by its words
     fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
     ran = any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls)
     return ToolSpec(
@@ -230,12 +234,12 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     )  # fmt: skip
 
 
-def _changes(call: CallRecord) -> dict[str, Any]:
+def _collect_changes(call: CallRecord) -> dict[str, Any]:
     fields = {} if call.files is None else {name: getattr(call.files, name) for name in _CHANGE_FIELDS}
     return fields | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
 
 
-def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
+def _find_final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
     if call.start is None and call.trials:
         return call.trials[-1][1].arguments
     if call.start is None:
@@ -260,7 +264,7 @@ class RecordedRestorer:
         self._stage = stage
 
     async def carry_out(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> FileEffect:
-        due = (await self._stage.turn()).data
+        due = (await self._stage.require_due()).data
         if not isinstance(due, e.Restored):
             return FileEffect(())
         if due.error:
@@ -273,21 +277,23 @@ class RecordedRestorer:
     async def preview(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> Plan:
         return Plan(())
 
-    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+    async def read_texts(
+        self, project: Project, changes: Sequence[FileChange]
+    ) -> list[tuple[bytes | None, bytes | None]]:
         return [(None, None) for _ in changes]
 
     async def release(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> None:
         pass
 
 
-async def recorded_branch(stage: ReplayStore) -> e.GitBranchCreated | None:
-    due = (await stage.turn()).data
+async def replay_branch(stage: ReplayStore) -> e.GitBranchCreated | None:
+    due = (await stage.require_due()).data
     return due if isinstance(due, e.GitBranchCreated) else None
 
 
-def recorded_root(stage: ReplayStore) -> str:
+def replay_root(stage: ReplayStore) -> str:
     """Which folder a worker found the root to be, where it looked for the first time or found another one."""
-    due = stage.due()
+    due = stage.find_due()
     event = due.data if due is not None else None
     if isinstance(event, e.SessionError) and event.error_class == RootChanged.code:
         raise RootChanged(event.message)
@@ -296,7 +302,7 @@ def recorded_root(stage: ReplayStore) -> str:
     return ""
 
 
-async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spilled:
+async def replay_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spilled:
     """Where the log has only the first of many changes, so has the replay."""
     for envelope in stage.recording.events[stage.now :]:
         event = envelope.data
@@ -305,16 +311,16 @@ async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spi
     return Spilled(tuple(files))
 
 
-def before_a_change(stage: ReplayStore) -> bool:
+def is_before_change(stage: ReplayStore) -> bool:
     """True if this worker has yet to record the events before a run's first change."""
-    coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
+    coming = (envelope for envelope in stage.recording.iterate_outputs(stage.now) if envelope.epoch == stage.epoch)
     return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
 
 
 def find_interrupted_changes(stage: ReplayStore, call: CallKey) -> Outcome | None:
     """Return the changes that a stopped call had made by then, or None."""
     outcome = Outcome("")
-    for envelope in stage.recording.outputs(stage.now):
+    for envelope in stage.recording.iterate_outputs(stage.now):
         match envelope.data:
             case e.FilesChanged(call=key) as change if key == call:
                 outcome = replace(outcome, **{name: getattr(change, name) for name in _CHANGE_FIELDS})

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.library.skills.places import OF_USER, Document, Kind, Trusted, in_folder, of_project
+from treadle.library.skills.places import (
+    OF_USER,
+    Document,
+    Kind,
+    Trusted,
+    read_folder_documents,
+    read_project_documents,
+)
 from treadle.protocol.options import Project, Skill
 
 if TYPE_CHECKING:
@@ -19,25 +26,29 @@ class Documents:
         self._folders = (home, *user_folders, *map(Path, more))
         self._trusted = trusted
 
-    def all(self, kind: Kind, project: Project, *, include_own: bool = True) -> list[Document]:
+    def read_all(self, kind: Kind, project: Project, *, include_own: bool = True) -> list[Document]:
         """All of a kind, trusted or not. The user's own come first: of several with one name the first counts."""
-        documents = [each for folder in self._folders for each in in_folder(kind, folder / kind)] if include_own else []
-        return documents + (list(of_project(kind, project, self._trusted)) if project.root else [])
+        documents = (
+            [each for folder in self._folders for each in read_folder_documents(kind, folder / kind)]
+            if include_own
+            else []
+        )
+        return documents + (list(read_project_documents(kind, project, self._trusted)) if project.root else [])
 
-    def skills(self, project: Project, *, include_own: bool = True) -> tuple[Skill, ...]:
-        documents = self.all("skills", project, include_own=include_own)
+    def read_skills(self, project: Project, *, include_own: bool = True) -> tuple[Skill, ...]:
+        documents = self.read_all("skills", project, include_own=include_own)
         if not documents:  # most projects have none, and nothing is to be loaded for them
             return ()
-        from treadle.library.skills.reading import skills
+        from treadle.library.skills.reading import parse_skills
 
-        return skills(documents)
+        return parse_skills(documents)
 
-    def commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
-        from treadle.library.skills.reading import commands
+    def read_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
+        from treadle.library.skills.reading import parse_commands
 
-        return commands(self.all("commands", project, include_own=include_own))
+        return parse_commands(self.read_all("commands", project, include_own=include_own))
 
-    def agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
-        from treadle.library.skills.reading import custom_agents
+    def read_agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
+        from treadle.library.skills.reading import parse_agents
 
-        return custom_agents(self.all("agents", project, include_own=include_own))
+        return parse_agents(self.read_all("agents", project, include_own=include_own))

@@ -33,7 +33,7 @@ class Document(msgspec.Struct, frozen=True):
     trusted: bool = True
 
 
-def in_folder(kind: Kind, folder: Path) -> Iterator[Document]:
+def read_folder_documents(kind: Kind, folder: Path) -> Iterator[Document]:
     """Those below a folder of the user's, or of a program that the user runs: they count as they are."""
     if not folder.is_dir():
         return
@@ -43,10 +43,10 @@ def in_folder(kind: Kind, folder: Path) -> Iterator[Document]:
         except OSError:
             continue
         if data:
-            yield _document(kind, path.relative_to(folder).as_posix(), str(path), data, trusted=True)
+            yield _make_document(kind, path.relative_to(folder).as_posix(), str(path), data, trusted=True)
 
 
-def of_project(kind: Kind, project: Project, trusted: Trusted) -> Iterator[Document]:
+def read_project_documents(kind: Kind, project: Project, trusted: Trusted) -> Iterator[Document]:
     """Those of a project, each as trusted as its content is."""
     if not any(os.path.isdir(os.path.join(project.root, each, kind)) for each in IN_PROJECT):
         return
@@ -62,7 +62,7 @@ def of_project(kind: Kind, project: Project, trusted: Trusted) -> Iterator[Docum
             except TreadleError:  # a link that leads out, or too large
                 continue
             counts = trusted(os.path.join(workspace.path, path), data)
-            yield _document(kind, path.removeprefix(f"{top}/"), path, data, trusted=counts)
+            yield _make_document(kind, path.removeprefix(f"{top}/"), path, data, trusted=counts)
 
 
 def _walk(workspace: Workspace, top: str, kind: Kind, depth: int = 0) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _walk(workspace: Workspace, top: str, kind: Kind, depth: int = 0) -> Iterato
             yield path
 
 
-def _document(kind: Kind, place: str, path: str, data: bytes, *, trusted: bool) -> Document:
+def _make_document(kind: Kind, place: str, path: str, data: bytes, *, trusted: bool) -> Document:
     parts = place.split("/")
     name = (parts[-2] if len(parts) > 1 else "") if kind == "skills" else ":".join(parts).removesuffix(".md")
     return Document(name, path, data.decode(errors="replace"), hashlib.sha256(data).hexdigest(), trusted)

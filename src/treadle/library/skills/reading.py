@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from treadle.adapters.tools.registry import ALIASES
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.library.skills.places import Document
 from treadle.protocol.options import EFFORTS, Skill
 
@@ -66,52 +66,54 @@ class CustomAgent(msgspec.Struct, frozen=True):
         return options | {name: value for name, value in more.items() if value}
 
 
-def skills(documents: Iterable[Document]) -> tuple[Skill, ...]:
+def parse_skills(documents: Iterable[Document]) -> tuple[Skill, ...]:
     by_name: dict[str, Skill] = {}
     for document, head, _ in _split_trusted(documents):
-        name = line(head.get("name")) or document.name
-        about = inert_line(line(head.get("description")), _DESCRIPTION)
+        name = format_line(head.get("name")) or document.name
+        about = make_inert_line(format_line(head.get("description")), _DESCRIPTION)
         if _NAME.fullmatch(name) and about and name not in by_name:
             by_name[name] = Skill(name, about, document.path, document.sha256)
     return tuple(by_name.values())[:MOST_SKILLS]
 
 
-def commands(documents: Iterable[Document]) -> dict[str, OwnCommand]:
+def parse_commands(documents: Iterable[Document]) -> dict[str, OwnCommand]:
     by_name: dict[str, OwnCommand] = {}
     for document, head, body in _split_trusted(documents):
         if _NAME.fullmatch(document.name) and body.strip():
-            about = line(head.get("description")) or body.strip().partition("\n")[0]
-            hint = inert_line(line(head.get("argument-hint")), 80)
-            command = OwnCommand(document.name, inert_line(about, 200), inert(body.strip()), hint)
+            about = format_line(head.get("description")) or body.strip().partition("\n")[0]
+            hint = make_inert_line(format_line(head.get("argument-hint")), 80)
+            command = OwnCommand(document.name, make_inert_line(about, 200), make_inert(body.strip()), hint)
             by_name.setdefault(document.name, command)
     return by_name
 
 
-def custom_agents(documents: Iterable[Document]) -> dict[str, CustomAgent]:
+def parse_agents(documents: Iterable[Document]) -> dict[str, CustomAgent]:
     by_name: dict[str, CustomAgent] = {}
     for document, head, body in _split_trusted(documents):
-        name = line(head.get("name")) or document.name.removesuffix(".agent")
+        name = format_line(head.get("name")) or document.name.removesuffix(".agent")
         if _NAME.fullmatch(name) and body.strip() and name not in by_name:
-            about = inert_line(line(head.get("description")), 300)
-            names = words(head.get("tools"))
+            about = make_inert_line(format_line(head.get("description")), 300)
+            names = split_words(head.get("tools"))
             tools = (_TOOLS.get(name.lower(), ALIASES.get(name, name)) for name in names)
             takes_all = "tools" not in head or "*" in names or "all" in names
-            effort = next((level for key in _EFFORT_KEYS if (level := line(head.get(key)).lower()) in EFFORTS), "")
+            effort = next(
+                (level for key in _EFFORT_KEYS if (level := format_line(head.get(key)).lower()) in EFFORTS), ""
+            )
             # Other agents name models in their own way (`sonnet`, `inherit`): only a whole name is taken.
-            model = line(head.get("model"))
+            model = format_line(head.get("model"))
             chosen_tools = None if takes_all else tuple(dict.fromkeys(tools))
             by_name[name] = CustomAgent(
-                name, about, inert(body.strip()), chosen_tools, model if ":" in model else "", effort
+                name, about, make_inert(body.strip()), chosen_tools, model if ":" in model else "", effort
             )
     return by_name
 
 
 def _split_trusted(documents: Iterable[Document]) -> Iterable[tuple[Document, dict[str, Value], str]]:
     """The documents that count, each with its front matter and its body."""
-    return ((document, *split(document.text)) for document in documents if document.trusted)
+    return ((document, *split_front_matter(document.text)) for document in documents if document.trusted)
 
 
-def split(text: str) -> tuple[dict[str, Value], str]:
+def split_front_matter(text: str) -> tuple[dict[str, Value], str]:
     """The front matter by its keys, and the body. Without front matter everything is the body."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() in (_FENCE, "...")), 0)
@@ -151,12 +153,12 @@ def _flatten(value: object) -> str:
     return ", ".join(map(_flatten, value)) if isinstance(value, list) else str(value).strip()
 
 
-def words(value: Value | None) -> list[str]:
+def split_words(value: Value | None) -> list[str]:
     """A list, or a text with commas between its parts."""
     parts = value.split(",") if isinstance(value, str) else value or []
     return [part.strip() for part in parts if part.strip()]
 
 
-def line(value: Value | None) -> str:
+def format_line(value: Value | None) -> str:
     text = value if isinstance(value, str) else ", ".join(value or [])
     return " ".join(text.split())

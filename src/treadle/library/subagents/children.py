@@ -12,12 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import run_to_end
-from treadle.base.file_system import faultpoint
-from treadle.base.inert import inert_line
+from treadle.base.file_system import reach_faultpoint
+from treadle.base.inert import make_inert_line
 from treadle.base.types import CallKey, ChatId
-from treadle.chat.state import ChatState, open_actions, status
+from treadle.chat.state import ChatState, compute_status, list_open_actions
 from treadle.engine.deps import Deps
-from treadle.engine.effects import events_of
+from treadle.engine.effects import stream_events
 from treadle.engine.worker import Worker
 from treadle.errors import ChatExists, NotFound, Refused, ToolError
 from treadle.library.chat import Chat, Prepared
@@ -28,8 +28,8 @@ from treadle.protocol.commands import Rename, Send
 from treadle.protocol.content import Failure
 from treadle.protocol.events import Event, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
-from treadle.protocol.subagent_events import Child, children_of, world_of
-from treadle.protocol.views import ChildView, shown_status
+from treadle.protocol.subagent_events import Child, decode_children, make_world_name
+from treadle.protocol.views import ChildView, get_shown_status
 
 if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent
@@ -80,7 +80,7 @@ class ChildResult(msgspec.Struct, frozen=True):
     def ended_well(self) -> bool:
         return self.state.last_end in ("done", "task_complete")
 
-    def fact(self, call: CallKey) -> SubagentCompleted:
+    def make_fact(self, call: CallKey) -> SubagentCompleted:
         totals, files = self.state.totals, self.effect.files
         return SubagentCompleted(
             call, self.child.chat, self.child.number, self.child.title, self.child.model,
@@ -96,10 +96,10 @@ def make_failure(child: Child, error: ToolError) -> ChildResult:
     return ChildResult(child, state, problem=str(error))
 
 
-def child_of(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
+def make_child(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
     digest = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
     chat = ChatId(f"c_{b32encode(digest).decode().lower()}")
-    return Child(chat, number, inert_line(title, 80), model, world_of(chat) if world else "")
+    return Child(chat, number, make_inert_line(title, 80), model, make_world_name(chat) if world else "")
 
 
 class Children:
@@ -116,19 +116,19 @@ class Children:
             beneath = call.options.world
             if child.world:
                 await self._home.worlds.open(call.root, beneath, owner=owner, label=child.title, id=child.world)
-            faultpoint("subagents.world_made")
+            reach_faultpoint("subagents.world_made")
             highest = call.root if owner else ""  # as for any chat of others
             ready = self._home.prepare(replace(options, world=child.world or beneath), highest, owner)
             created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
             rename_commands = (Rename(child.title, by=BY),) if child.title else ()
             with suppress(ChatExists):
                 await log.create(child.chat, created, *ready.notices, first=(*rename_commands, Send(task)))
-            faultpoint("subagents.begun")
+            reach_faultpoint("subagents.begun")
         return self._home.chat(child.chat)
 
     async def _is_there(self, chat: ChatId) -> bool:
         try:
-            return await self._home.deps.store.head(chat) > 0
+            return await self._home.deps.store.read_head(chat) > 0
         except NotFound:
             return False
 
@@ -140,10 +140,10 @@ class Children:
                 if isinstance(start := envelope.data, ExecutionStart):
                     self.tell(child, f"{start.name} {start.args_summary}")
             state = await chat.state()
-            if status(state) in ("idle", "error"):
+            if compute_status(state) in ("idle", "error"):
                 self.tell(child, f"{state.last_end or 'done'}")
                 return state
-            waits = ", ".join(action.name or action.kind for action in open_actions(state))
+            waits = ", ".join(action.name or action.kind for action in list_open_actions(state))
             if waits and waits != reported_waits:
                 reported_waits = waits
                 self.tell(child, f"waits for an answer: {waits} · treadle show {child.chat}")
@@ -151,26 +151,26 @@ class Children:
                 pass
 
     def tell(self, child: Child, line: str) -> None:
-        self._invocation.emit(inert_line(f"[{child.number}] {line}", 200) + "\n")
+        self._invocation.emit(make_inert_line(f"[{child.number}] {line}", 200) + "\n")
 
-    async def effect(self, child: Child) -> Effect:
+    async def compute_effect(self, child: Child) -> Effect:
         return await self._home.worlds.effect(child.world) if child.world else Effect(())
 
     async def commit(self, child: Child) -> Effect:
         """Make what it changed the parent's own, once."""
-        faultpoint("subagents.before_commit")
-        return await run_to_end(self._home.worlds.bring_in(self._name(child), child.world))
+        reach_faultpoint("subagents.before_commit")
+        return await run_to_end(self._home.worlds.bring_in(self._make_name(child), child.world))
 
     async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
         """Commit its changes, rebased if need be; and the paths where changes were merged. With conflicts: nothing."""
         merged: tuple[str, ...] = ()
-        if (await self.effect(child)).conflicts:
+        if (await self.compute_effect(child)).conflicts:
             with suppress(ToolError):  # they contradict each other
                 merged = await run_to_end(self._home.worlds.rebase(child.world))
-                faultpoint("subagents.rebased")
+                reach_faultpoint("subagents.rebased")
         return await self.commit(child), merged
 
-    def _name(self, child: Child) -> str:
+    def _make_name(self, child: Child) -> str:
         return f"{self._invocation.chat}/{self._invocation.call}-{child.number}"
 
     async def end(self, children: Sequence[Child]) -> list[ChildResult]:
@@ -190,12 +190,12 @@ class Children:
         if not child.world:
             return None
         try:
-            return await run_to_end(self._home.worlds.call_off(self._name(child), child.world))
+            return await run_to_end(self._home.worlds.call_off(self._make_name(child), child.world))
         except NotFound:  # its world was never made, or is gone
             return None
 
 
-def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
+def make_child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
     """The options that a child inherits: the project, the rules and the model of its parent, not its conversation."""
     return replace(
         parent, on_limit="answer" if parent.limit_rule == "ask" else parent.on_limit, run_budget=Budget(),
@@ -204,16 +204,16 @@ def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
     )  # fmt: skip
 
 
-def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: int) -> Budget:
+def compute_share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: int) -> Budget:
     """The share of the parent's remaining budgets for each child of a call (L-11). Children of calls that run beside it
     draw on the same budgets: each child has an equal part."""
     started_calls = (each for each in state.calls if each.phase == "started" and each.key != call)
-    among = max(len(children) + sum(len(children_of(each.plan)) for each in started_calls), 1)
+    among = max(len(children) + sum(len(decode_children(each.plan)) for each in started_calls), 1)
     run, totals = state.run, state.totals
-    worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
+    worked = run.compute_worked_ms(now_ms) / 1000 if run is not None else 0.0
     remaining: dict[str, float] = {}
 
-    def limit(kind: str, allowed: float, spent: float, part: int) -> None:
+    def apply_limit(kind: str, allowed: float, spent: float, part: int) -> None:
         if allowed:
             allowance = max(allowed - spent, 0.0) / part
             remaining[kind] = min(remaining.get(kind, allowance), allowance)
@@ -222,10 +222,10 @@ def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: in
         (state.options.run_budget, run.usage if run else totals.usage, run.tool_calls if run else 0, worked),
         (state.options.chat_budget, totals.usage, totals.tool_calls, totals.wall_ms / 1000 + worked),
     ):
-        limit("tokens", budget.tokens, usage.tokens, among)
-        limit("usd", budget.usd, usage.usd, among)
-        limit("tool_calls", budget.tool_calls, calls, among)
-        limit("wall_s", budget.wall_s, wall, 1)
+        apply_limit("tokens", budget.tokens, usage.tokens, among)
+        apply_limit("usd", budget.usd, usage.usd, among)
+        apply_limit("tool_calls", budget.tool_calls, calls, among)
+        apply_limit("wall_s", budget.wall_s, wall, 1)
     least = {kind: max(amount, 1e-6) for kind, amount in remaining.items()}  # 0 would be no limit
     tokens, calls = (max(int(remaining[kind]), 1) if kind in remaining else 0 for kind in ("tokens", "tool_calls"))
     return Budget(0, tokens, least.get("usd", 0.0), least.get("wall_s", 0.0), calls)
@@ -234,29 +234,31 @@ def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: in
 DEEPEST = 8
 
 
-async def tree(deps: Deps, chat: ChatId) -> list[ChildView]:
+async def list_descendants(deps: Deps, chat: ChatId) -> list[ChildView]:
     """Every chat below this one, each behind the one that began it."""
-    return await tree_of(deps, chat, [event async for _, event in events_of(deps.store, chat, {ExecutionStart.TYPE})])
+    return await list_descendants_begun(
+        deps, chat, [event async for _, event in stream_events(deps.store, chat, {ExecutionStart.TYPE})]
+    )
 
 
-async def tree_of(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int = 1) -> list[ChildView]:
+async def list_descendants_begun(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int = 1) -> list[ChildView]:
     """The same for those that were begun by some of its events."""
     rows: list[ChildView] = []
-    for child, call in begun_by(events).items():
-        rows.append(await row(deps, chat, call, child, depth))
+    for child, call in find_begun_children(events).items():
+        rows.append(await load_row(deps, chat, call, child, depth))
         if depth < DEEPEST and rows[-1].status != "not begun":
-            below = [event async for _, event in events_of(deps.store, child.chat, {ExecutionStart.TYPE})]
-            rows += await tree_of(deps, child.chat, below, depth + 1)
+            below = [event async for _, event in stream_events(deps.store, child.chat, {ExecutionStart.TYPE})]
+            rows += await list_descendants_begun(deps, child.chat, below, depth + 1)
     return rows
 
 
-def begun_by(events: Iterable[Event]) -> dict[Child, CallKey]:
+def find_begun_children(events: Iterable[Event]) -> dict[Child, CallKey]:
     """The chats of calls, in the order of their beginning. A call that was answered in its middle is recorded again."""
     start_events = (event for event in events if isinstance(event, ExecutionStart) and event.plan)
-    return {child: event.call for event in start_events for child in children_of(event.plan or {})}
+    return {child: event.call for event in start_events for child in decode_children(event.plan or {})}
 
 
-async def row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: int = 1) -> ChildView:
+async def load_row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: int = 1) -> ChildView:
     start = ChildView(child.chat, parent, call, child.number, depth, child.title, child.model, child.world)
     try:
         state = await deps.log.load(child.chat)
@@ -266,7 +268,8 @@ async def row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: in
     at_work = [each.request.name for each in state.calls if each.phase == "started"]
     return ChildView(
         *(start.chat, parent, call, child.number, depth, state.title or child.title),
-        state.options.model or child.model, child.world, shown_status(status(state), leased),
+        state.options.model or child.model, child.world, get_shown_status(compute_status(state), leased),
         state.last_end if state.run is None else "", state.totals.turns, state.totals.usage, ", ".join(at_work),
-        tuple(action.name or action.kind for action in open_actions(state) if action.of_person), state.options.labels,
+        tuple(action.name or action.kind for action in list_open_actions(state) if action.of_person),
+        state.options.labels,
     )  # fmt: skip

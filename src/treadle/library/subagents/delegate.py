@@ -7,18 +7,26 @@ from typing import Any
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import truncate_utf8
-from treadle.chat.applying import last_answer
+from treadle.chat.applying import find_last_answer
 from treadle.chat.fold_calls import decode_arguments
 from treadle.chat.state import ChatState
-from treadle.diff.changes import change_lines, count, total
+from treadle.diff.changes import count, format_changes, sum_stats
 from treadle.errors import ToolError
-from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, make_failure, share
+from treadle.library.subagents.children import (
+    Children,
+    ChildResult,
+    Home,
+    compute_share,
+    make_child,
+    make_child_options,
+    make_failure,
+)
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.files import FileChange, FileConflict, decode_path
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.subagent_events import Child, children_of
+from treadle.protocol.subagent_events import Child, decode_children
 
 LONGEST = 12_000  # So many bytes of what a sub-agent says at last are its report.
 _MOST_FILES = 40
@@ -30,10 +38,10 @@ _WORDS = {
 }  # fmt: skip
 
 
-async def plan(home: Home, invocation: Invocation) -> list[Child]:
+async def plan_delegation(home: Home, invocation: Invocation) -> list[Child]:
     options, tasks = invocation.options, invocation.arguments["tasks"]
     state = await home.deps.log.load(invocation.chat)
-    number_beside = _number_beside(state, invocation)
+    number_beside = _count_siblings(state, invocation)
     if number_beside + len(tasks) > options.subagents:
         other_calls = f"; {number_beside} of other calls are at work or about to begin" if number_beside else ""
         most = count(options.subagents, "sub-agent")
@@ -42,13 +50,15 @@ async def plan(home: Home, invocation: Invocation) -> list[Child]:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
     owner, children = state.owner, []
     for number, task in enumerate(tasks, 1):
-        task_options = _options_of(home, options, task, owner)
+        task_options = _make_task_options(home, options, task, owner)
         title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
-        children.append(child_of(invocation, number, title, task_options.model, world=task_options.mode != "read-only"))
+        children.append(
+            make_child(invocation, number, title, task_options.model, world=task_options.mode != "read-only")
+        )
     return children
 
 
-def _number_beside(state: ChatState, invocation: Invocation) -> int:
+def _count_siblings(state: ChatState, invocation: Invocation) -> int:
     """How many sub-agents the calls before this one have, or will have: they run beside it."""
     number = 0
     for call in state.calls:
@@ -56,24 +66,24 @@ def _number_beside(state: ChatState, invocation: Invocation) -> int:
             break
         if call.request.name == invocation.name and call.phase != "done":
             tasks = decode_arguments(call).get("tasks")  # of a call that was examined and has not begun
-            number += len(children_of(call.plan)) or (len(tasks) if isinstance(tasks, list) else 0)
+            number += len(decode_children(call.plan)) or (len(tasks) if isinstance(tasks, list) else 0)
     return number
 
 
 async def delegate(home: Home, invocation: Invocation) -> Outcome:
-    children, group = children_of(invocation.plan), Children(home, invocation)
+    children, group = decode_children(invocation.plan), Children(home, invocation)
     state = await home.deps.log.load(invocation.chat)
-    budget = share(state, invocation.call, children, home.deps.clock.now_ms())
+    budget = compute_share(state, invocation.call, children, home.deps.clock.now_ms())
 
     async def see_through(child: Child, task: dict[str, Any]) -> ChildResult:
         try:
-            options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
+            options = make_child_options(_make_task_options(home, invocation.options, task, state.owner), budget)
             chat = await group.begin(child, str(task["task"]), options)
         except ToolError as error:  # the others go on: what they do and cost is recorded
             return make_failure(child, error)
         return ChildResult(child, await group.wait_for_child(child, chat))
 
-    with home.worker.lending(invocation.chat):
+    with home.worker.lend_place(invocation.chat):
         try:
             async with asyncio.TaskGroup() as work:
                 running_tasks = [
@@ -83,7 +93,7 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         merged = [await _merge_child(group, task.result()) for task in running_tasks]
-    return build_outcome(invocation, merged, [_report(each) for each in merged])
+    return build_outcome(invocation, merged, [_format_report(each) for each in merged])
 
 
 async def _merge_child(group: Children, child_result: ChildResult) -> ChildResult:
@@ -92,7 +102,7 @@ async def _merge_child(group: Children, child_result: ChildResult) -> ChildResul
         return child_result
     try:
         if not child_result.ended_well:
-            return replace(child_result, effect=await group.effect(child_result.child))
+            return replace(child_result, effect=await group.compute_effect(child_result.child))
         effect, merged = await group.merge(child_result.child)
     except ToolError as error:
         return replace(child_result, problem=str(error))
@@ -104,26 +114,26 @@ def build_outcome(call: Invocation, merged: list[ChildResult], reports: list[str
     effects = [each.effect for each in merged if each.committed]
     files: tuple[FileChange, ...] = tuple(file for effect in effects for file in effect.files)
     conflicts: tuple[FileConflict, ...] = tuple(each for child in merged for each in child.effect.conflicts)
-    stat = total(files)
+    stat = sum_stats(files)
     summary = f"{sum(each.ended_well for each in merged)} of {count(len(merged), 'sub-agent')} done"
     return Outcome(
         "\n\n".join(reports), summary=summary, success=success,
         diff_stat=stat if stat.added or stat.removed else None, files=files, source="view",
         uncaptured=tuple(each for effect in effects for each in effect.uncaptured),
         git=next((effect.git for effect in reversed(effects) if effect.git), ""), conflicts=conflicts, effect="view",
-        facts=tuple(each.fact(call.call) for each in merged),
+        facts=tuple(each.make_fact(call.call) for each in merged),
     )  # fmt: skip
 
 
-def _report(child_result: ChildResult) -> str:
+def _format_report(child_result: ChildResult) -> str:
     child, state = child_result.child, child_result.state
     lines = [f"[{child.number}] {child.title}: {_WORDS[state.last_end or 'done']} (chat {child.chat})"]
     if child_result.problem and child_result.ended_well:
-        reason = inert(child_result.problem.rstrip("."))
+        reason = escape_name(child_result.problem.rstrip("."))
         lines.append(f"[its changes could not be committed: {reason}. They are in world {child.world}]")
     elif state.last_error is not None and not child_result.ended_well:
-        lines.append(f"[it ended with an error: {inert(state.last_error.message)}]")
-    answer = last_answer(state).strip()
+        lines.append(f"[it ended with an error: {escape_name(state.last_error.message)}]")
+    answer = find_last_answer(state).strip()
     short = truncate_utf8(answer, LONGEST)
     lines.append(short if short == answer else f"{short}\n[the rest is left out]")
     return "\n".join([*(line for line in lines if line), *_describe_changes(child_result)])
@@ -132,25 +142,25 @@ def _report(child_result: ChildResult) -> str:
 def _describe_changes(child_result: ChildResult) -> list[str]:
     effect, world = child_result.effect, child_result.child.world
     if effect.conflicts:
-        names = ", ".join(inert(decode_path(each.path)) for each in effect.conflicts[:_MOST_FILES])
+        names = ", ".join(escape_name(decode_path(each.path)) for each in effect.conflicts[:_MOST_FILES])
         return [
             f"[conflict: {names} changed in the project meanwhile, so nothing of it was committed. Its work is in "
             f"world {world}: look at the project, and do by hand what is still wanted]"
         ]
     place = "changed in the project" if child_result.committed else f"not committed, in world {world}"
-    lines = effect_lines(effect, place)
+    lines = format_effect(effect, place)
     if child_result.merged:
-        names = ", ".join(inert(decode_path(path)) for path in child_result.merged[:_MOST_FILES])
+        names = ", ".join(escape_name(decode_path(path)) for path in child_result.merged[:_MOST_FILES])
         lines.append(f"[merged with what others changed meanwhile: {names}; check that it fits together]")
     return lines
 
 
-def effect_lines(effect: Effect, head: str) -> list[str]:
-    lines = change_lines(effect.files, lambda path: inert(decode_path(path)), _MOST_FILES)
+def format_effect(effect: Effect, head: str) -> list[str]:
+    lines = format_changes(effect.files, lambda path: escape_name(decode_path(path)), _MOST_FILES)
     return [f"[{head}]", *lines] if lines else []
 
 
-def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
+def _make_task_options(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
     """The options of a child: never more than its parent's. The operator's custom agents are not for others (S-13)."""
     options = replace(parent, agent="", agent_prompt="")
     if name := str(task.get("agent") or ""):

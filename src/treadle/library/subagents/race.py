@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import truncate_utf8
 from treadle.adapters.tools.builtin.interaction import MOST_TASKS
-from treadle.base.file_system import faultpoint
-from treadle.base.inert import inert_line
+from treadle.base.file_system import reach_faultpoint
+from treadle.base.inert import make_inert_line
 from treadle.base.types import CallKey
-from treadle.chat.applying import last_answer
+from treadle.chat.applying import find_last_answer
 from treadle.diff.changes import count
 from treadle.errors import InvalidInput, ToolError
 from treadle.library.chat import Chat
@@ -23,20 +23,20 @@ from treadle.library.subagents.children import (
     Children,
     ChildResult,
     Home,
-    child_of,
-    child_options,
+    compute_share,
+    list_descendants,
+    make_child,
+    make_child_options,
     make_failure,
-    share,
-    tree,
 )
-from treadle.library.subagents.delegate import build_outcome, effect_lines
+from treadle.library.subagents.delegate import build_outcome, format_effect
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
 from treadle.protocol.events import CheckCompleted, CheckStarted, Envelope, RunEnd
 from treadle.protocol.options import Budget, ChatOptions, OptionKeywords, RaceKeywords
-from treadle.protocol.subagent_events import Child, children_of
+from treadle.protocol.subagent_events import Child, decode_children
 from treadle.protocol.tools import RACE_TOOL
-from treadle.protocol.views import ChildView, RaceResult, result_of
+from treadle.protocol.views import ChildView, RaceResult, build_race_result
 
 SHOWN = 20_000  # So many bytes of the diff of an attempt the judge sees.
 VERDICT = {
@@ -79,7 +79,7 @@ def find_end(events: Sequence[Envelope]) -> int:
     return max((envelope.time_ms for envelope in events if isinstance(envelope.data, RunEnd)), default=0)
 
 
-def eligible(attempts: Sequence[ChildResult]) -> list[ChildResult]:
+def select_eligible(attempts: Sequence[ChildResult]) -> list[ChildResult]:
     """Those that may win: they ended well, passed the check if there is one, and changed something."""
     return [each for each in attempts if each.ended_well and each.has_passed is not False and each.effect.files]
 
@@ -93,21 +93,21 @@ def choose(contenders: Sequence[ChildResult], *, first: bool) -> tuple[ChildResu
     return min(contenders, key=lambda each: (each.size, each.number)), words
 
 
-def question(task: str, contenders: Sequence[ChildResult], diffs: Sequence[str]) -> str:
+def format_question(task: str, contenders: Sequence[ChildResult], diffs: Sequence[str]) -> str:
     texts: list[str] = []
     for each, diff in zip(contenders, diffs, strict=True):
-        answer = last_answer(each.state).strip()
+        answer = find_last_answer(each.state).strip()
         texts.append(_ATTEMPT.format(number=each.number, said=answer, diff=truncate_utf8(diff, SHOWN)))
     return _QUESTION.format(task=task, attempts="\n\n".join(texts))
 
 
-def judge_options(options: ChatOptions) -> ChatOptions:
+def make_judge_options(options: ChatOptions) -> ChatOptions:
     return replace(
         options, mode="read-only", tools=(), output_schema=VERDICT, interactive=False, instructions="", skills=()
     )
 
 
-def verdict(answer: str, contenders: Sequence[ChildResult]) -> tuple[ChildResult, str] | None:
+def parse_verdict(answer: str, contenders: Sequence[ChildResult]) -> tuple[ChildResult, str] | None:
     """Return the judge's choice and reason; None if its answer names no attempt."""
     read: object = None
     if json_match := re.search(r"\{.*\}", answer, re.DOTALL):
@@ -131,25 +131,25 @@ LABEL = "race"
 _NOT_ONE = "No attempt won: {}. Nothing was committed; their worlds stay to be looked at."
 
 
-async def plan(home: Home, invocation: Invocation) -> list[Child]:
-    order = _order(invocation)
+async def plan_race(home: Home, invocation: Invocation) -> list[Child]:
+    order = _parse_order(invocation)
     if invocation.options.mode == "read-only":
         raise ToolError("In mode read-only nothing can be committed, so there is nothing to race for.")
     children = [
-        child_of(invocation, number, f"attempt {number}: {order.task}", model, world=True)
+        make_child(invocation, number, f"attempt {number}: {order.task}", model, world=True)
         for number, model in enumerate(order.models, 1)
     ]
     if order.judge:
-        children.append(child_of(invocation, len(children) + 1, "judge", order.judge, world=False))
+        children.append(make_child(invocation, len(children) + 1, "judge", order.judge, world=False))
     return children
 
 
 class _Race:
     def __init__(self, home: Home, invocation: Invocation) -> None:
         self._home, self._invocation = home, invocation
-        self._order = _order(invocation)
+        self._order = _parse_order(invocation)
         self._group = Children(home, invocation)
-        children = children_of(invocation.plan)
+        children = decode_children(invocation.plan)
         self._attempts = [child for child in children if child.world]
         self._judge = next((child for child in children if not child.world), None)
         self._judged: list[ChildResult] = []
@@ -160,21 +160,21 @@ class _Race:
         return bool(order.check) and not order.judge and not order.all
 
     async def run(self) -> Outcome:
-        with self._home.worker.lending(self._invocation.chat):
+        with self._home.worker.lend_place(self._invocation.chat):
             contenders = await self._run_attempts()
-            faultpoint("race.rested")
+            reach_faultpoint("race.rested")
             if (choice := await self._choose_winner(contenders)) is None:
-                return self._without_winner(contenders)
+                return self._report_no_winner(contenders)
             winner, reason = choice
-            await self._note(contenders, winner)
-            faultpoint("race.noted")
+            await self._label_attempts(contenders, winner)
+            reach_faultpoint("race.noted")
             won = await self._commit_winner(winner)
         return self._report_winner([won if each is winner else each for each in contenders], won, reason)
 
     async def _run_attempts(self) -> list[ChildResult]:
         """All of them at rest, in the order of their numbers."""
         checks = (self._order.check,) if self._order.check else ()
-        options = child_options(self._invocation.options, await self._share())
+        options = make_child_options(self._invocation.options, await self._compute_share())
         options = replace(options, checks=checks, labels=(LABEL,))
         work = {asyncio.create_task(self._attempt(child, options)): child for child in self._attempts}
         contenders: list[ChildResult] = []
@@ -183,7 +183,7 @@ class _Race:
             while pending:
                 finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 contenders += [task.result() for task in finished]
-                if self._first_wins and eligible(contenders):
+                if self._first_wins and select_eligible(contenders):
                     break
         finally:
             for task in work:
@@ -191,14 +191,14 @@ class _Race:
             await asyncio.gather(*work, return_exceptions=True)
         at_rest = {each.number for each in contenders}
         stopped = await self._group.end([child for child in self._attempts if child.number not in at_rest])
-        contenders += [await self._contender(each) for each in stopped]
+        contenders += [await self._make_contender(each) for each in stopped]
         return sorted(contenders, key=lambda each: each.number)
 
-    async def _share(self) -> Budget:
+    async def _compute_share(self) -> Budget:
         """The part of the parent's budget for each attempt, and for the judge."""
         call = self._invocation
         state = await self._home.deps.log.load(call.chat)
-        return share(state, call.call, children_of(call.plan), self._home.deps.clock.now_ms())
+        return compute_share(state, call.call, decode_children(call.plan), self._home.deps.clock.now_ms())
 
     async def _attempt(self, child: Child, options: ChatOptions) -> ChildResult:
         attempt_options = replace(options, model=child.model or options.model)
@@ -206,18 +206,18 @@ class _Race:
             chat = await self._group.begin(child, self._order.task, attempt_options)
         except ToolError as error:
             return make_failure(child, error)
-        return await self._contender(ChildResult(child, await self._group.wait_for_child(child, chat)))
+        return await self._make_contender(ChildResult(child, await self._group.wait_for_child(child, chat)))
 
-    async def _contender(self, child_result: ChildResult) -> ChildResult:
+    async def _make_contender(self, child_result: ChildResult) -> ChildResult:
         events = await self._home.chat(child_result.child.chat).events()
         has_passed = has_passed_check(child_result, events, self._order.check)
-        effect = await self._group.effect(child_result.child)
+        effect = await self._group.compute_effect(child_result.child)
         return replace(child_result, effect=effect, has_passed=has_passed, ended_ms=find_end(events))
 
     async def _choose_winner(self, contenders: list[ChildResult]) -> tuple[ChildResult, str] | None:
         """Return the winner and the reason. A recorded winner stays, even if its world changes before the commit."""
         noted = [each for each in contenders if WON in each.state.options.labels]
-        able = noted or eligible(contenders)
+        able = noted or select_eligible(contenders)
         if not able:
             return None
         if self._judge is not None and (noted or len(able) > 1):
@@ -229,8 +229,8 @@ class _Race:
 
     async def _ask(self, judge: Child, able: list[ChildResult]) -> tuple[ChildResult, str] | None:
         diffs = [await self._home.worlds.diff(each.child.world) for each in able]
-        text = question(self._order.task, able, diffs)
-        options = judge_options(child_options(self._invocation.options, await self._share()))
+        text = format_question(self._order.task, able, diffs)
+        options = make_judge_options(make_child_options(self._invocation.options, await self._compute_share()))
         try:
             chat = await self._group.begin(judge, text, replace(options, model=judge.model))
         except ToolError as error:
@@ -238,9 +238,9 @@ class _Race:
             return None
         state = await self._group.wait_for_child(judge, chat)
         self._judged.append(ChildResult(judge, state))
-        return verdict(last_answer(state), able)
+        return parse_verdict(find_last_answer(state), able)
 
-    async def _note(self, contenders: list[ChildResult], winner: ChildResult) -> None:
+    async def _label_attempts(self, contenders: list[ChildResult], winner: ChildResult) -> None:
         """In the log of each attempt how it came out; of the winner first, before anything is committed."""
         for each in sorted(contenders, key=lambda each: each is not winner):
             labels = (LABEL, WON if each is winner else LOST)
@@ -257,33 +257,33 @@ class _Race:
 
     def _report_winner(self, all_of: list[ChildResult], won: ChildResult, reason: str) -> Outcome:
         child = won.child
-        head = f"Attempt {child.number} wins ({inert_line(child.model, 80)}): {inert_line(reason, 300)}."
+        head = f"Attempt {child.number} wins ({make_inert_line(child.model, 80)}): {make_inert_line(reason, 300)}."
         if won.effect.conflicts:
-            names = ", ".join(inert_line(each.path, 200) for each in won.effect.conflicts[:10])
+            names = ", ".join(make_inert_line(each.path, 200) for each in won.effect.conflicts[:10])
             head += f" It was not committed, because {names} changed in the project meanwhile. Bring it in: "
             head += f"treadle world rebase {child.world}, then treadle world commit {child.world}."
         if won.problem:
-            head += f" It could not be committed: {inert_line(won.problem.rstrip('.'), 300)}. Bring it in: "
+            head += f" It could not be committed: {make_inert_line(won.problem.rstrip('.'), 300)}. Bring it in: "
             head += f"treadle world commit {child.world}."
         location = f"not committed, in world {child.world}" if won.problem else "changed in the project"
-        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, location)]
+        lines = [head, "", *map(_format_line, all_of), "", *format_effect(won.effect, location)]
         all_results = [*all_of, *self._judged]
         outcome = build_outcome(self._invocation, all_results, ["\n".join(lines).rstrip()], success=won.committed)
-        return replace(outcome, summary=f"attempt {child.number} wins: {inert_line(reason, 80)}")
+        return replace(outcome, summary=f"attempt {child.number} wins: {make_inert_line(reason, 80)}")
 
-    def _without_winner(self, contenders: list[ChildResult]) -> Outcome:
+    def _report_no_winner(self, contenders: list[ChildResult]) -> Outcome:
         reason = "none of them changed anything to its end"
         if self._order.check:
             has_passed = any(each.has_passed for each in contenders)
             reason = "none of them passed the check"
             reason = "the attempts that passed the check changed nothing" if has_passed else reason
-        lines = [_NOT_ONE.format(reason), "", *map(_line, contenders)]
+        lines = [_NOT_ONE.format(reason), "", *map(_format_line, contenders)]
         all_results = [*contenders, *self._judged]
         outcome = build_outcome(self._invocation, all_results, ["\n".join(lines)], success=False)
         return replace(outcome, summary="no attempt won")
 
 
-def _line(child_result: ChildResult) -> str:
+def _format_line(child_result: ChildResult) -> str:
     check = {None: "", True: "passed", False: "not passed"}[child_result.has_passed]
     size, files = child_result.size
     facts = (
@@ -295,11 +295,11 @@ def _line(child_result: ChildResult) -> str:
         f"chat {child_result.child.chat}",
         f"world {child_result.child.world}",
     )
-    model = inert_line(child_result.child.model, 60)
+    model = make_inert_line(child_result.child.model, 60)
     return f"[{child_result.child.number}] {model}: " + " · ".join(fact for fact in facts if fact)
 
 
-def _order(invocation: Invocation) -> Race:
+def _parse_order(invocation: Invocation) -> Race:
     try:
         return msgspec.convert(invocation.arguments, Race)
     except msgspec.ValidationError as error:
@@ -311,7 +311,7 @@ class AgentSubagents:
         self._home = home
 
     async def plan(self, invocation: Invocation) -> dict[str, Any]:
-        way = plan if invocation.name == RACE_TOOL else delegate.plan
+        way = plan_race if invocation.name == RACE_TOOL else delegate.plan_delegation
         return {"children": msgspec.to_builtins(await way(self._home, invocation))}
 
     async def delegate(self, invocation: Invocation) -> Outcome:
@@ -322,8 +322,8 @@ class AgentSubagents:
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         group = Children(self._home, invocation)
-        with self._home.worker.lending(invocation.chat):
-            child_results = await group.end(children_of(invocation.plan))
+        with self._home.worker.lend_place(invocation.chat):
+            child_results = await group.end(decode_children(invocation.plan))
         if not child_results:
             return None
         result_pairs = [(each, await group.call_off(each.child)) for each in child_results]
@@ -393,12 +393,12 @@ class RunningRace:
 
     async def rows(self) -> list[ChildView]:
         """Return its attempts as they are now; any worker may drive them."""
-        return await tree(self._home.deps, self.chat.id)
+        return await list_descendants(self._home.deps, self.chat.id)
 
     async def _run(self) -> RaceResult:
         following = self.chat.resume() if self._order is None else self.chat.race(self._order)
         async for _ in following:
             pass
         events = [await self.chat.load_full_event(each) for each in await self.chat.events()]
-        self._result = result_of(self.chat.id, events)
+        self._result = build_race_result(self.chat.id, events)
         return self._result

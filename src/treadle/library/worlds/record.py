@@ -22,8 +22,8 @@ from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.adapters.workspace.history.capture import TREE
 from treadle.adapters.workspace.history.overlay_upper import BEGAN, LASTING, UPPER, Upper
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import create_file, faultpoint, replace_file
-from treadle.base.types import new_id
+from treadle.base.file_system import create_file, reach_faultpoint, replace_file
+from treadle.base.types import make_id
 from treadle.errors import NotFound, ToolError, WorldBusy
 from treadle.protocol.content import Value
 from treadle.protocol.options import Project
@@ -72,20 +72,20 @@ class WorldFolders:
     def __init__(self, data: str) -> None:
         self.folder = os.path.join(data, "worlds")
 
-    def path(self, id: str) -> str:
+    def locate_world(self, id: str) -> str:
         if not _ID.fullmatch(id):
-            raise _unknown(id)
+            raise _make_unknown_error(id)
         return os.path.join(self.folder, id)
 
     def get(self, id: str) -> World:
         """NotFound if there is none, or it was dropped."""
         try:
-            with open(f"{self.path(id)}/{_RECORD}", "rb") as file:
+            with open(f"{self.locate_world(id)}/{_RECORD}", "rb") as file:
                 return _decoder.decode(file.read())
         except (OSError, msgspec.MsgspecError) as error:
-            raise _unknown(id) from error
+            raise _make_unknown_error(id) from error
 
-    def all(self) -> Iterator[World]:
+    def iterate_worlds(self) -> Iterator[World]:
         """The oldest first, without those that are made to try something."""
         with suppress(FileNotFoundError):
             worlds = []
@@ -94,10 +94,10 @@ class WorldFolders:
                     worlds += [] if name.startswith(_TRIAL) else [self.get(name)]
             yield from sorted(worlds, key=lambda world: (world.made_ms, world.id))
 
-    def view(self, world: World) -> str:
-        return f"{self.path(world.id)}/view"
+    def locate_view(self, world: World) -> str:
+        return f"{self.locate_world(world.id)}/view"
 
-    def ancestors(self, world: World) -> list[World]:
+    def list_ancestors(self, world: World) -> list[World]:
         """The worlds beneath it, the lowest first."""
         worlds: list[World] = []
         while world.parent:
@@ -107,10 +107,10 @@ class WorldFolders:
 
     def make(self, world: World, fill: Callable[[str], None] = lambda _view: None, *, unclaimed: bool = False) -> World:
         """A new one with an empty layer, or with what fills it. It has its name when it is whole."""
-        world = replace(world, id=world.id or new_id("world"), made_ms=time.time_ns() // 1_000_000)
-        path = self.path(world.id)
+        world = replace(world, id=world.id or make_id("world"), made_ms=time.time_ns() // 1_000_000)
+        path = self.locate_world(world.id)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        new_folder = f"{self.folder}/.{new_id('new')}"
+        new_folder = f"{self.folder}/.{make_id('new')}"
         os.mkdir(new_folder, 0o700)
         try:
             _make_view(f"{new_folder}/view", world)
@@ -118,7 +118,7 @@ class WorldFolders:
             create_file(f"{new_folder}/{_RECORD}", msgspec.json.encode(world))
             if unclaimed:
                 create_file(f"{new_folder}/{_UNCLAIMED}", b"")
-            faultpoint("world.made")
+            reach_faultpoint("world.made")
             with suppress(OSError):  # another process has just made it
                 os.rename(new_folder, path)
                 return world
@@ -128,19 +128,19 @@ class WorldFolders:
 
     def claim(self, id: str) -> None:
         """The chat for which the world was opened is recorded: from now on only people remove the world."""
-        faultpoint("world.before_claim")
+        reach_faultpoint("world.before_claim")
         with suppress(FileNotFoundError):
-            os.unlink(f"{self.path(id)}/{_UNCLAIMED}")
+            os.unlink(f"{self.locate_world(id)}/{_UNCLAIMED}")
 
     def list_unclaimed(self) -> set[str]:
         """The ids of worlds that were opened for new chats more than an hour ago and have not been claimed."""
-        return {world.id for world in self.all() if _is_old(f"{self.path(world.id)}/{_UNCLAIMED}")}
+        return {world.id for world in self.iterate_worlds() if _is_old(f"{self.locate_world(world.id)}/{_UNCLAIMED}")}
 
     def make_trial(self, root: str, root_id: str) -> World:
         """One that is swept an hour later if its process is killed."""
-        return self.make(World(new_id(_TRIAL.rstrip("_")), root, root_id))
+        return self.make(World(make_id(_TRIAL.rstrip("_")), root, root_id))
 
-    def trials(self) -> dict[str, str]:
+    def read_trials(self) -> dict[str, str]:
         """Where layers were tried, and what was in their way."""
         with suppress(OSError, msgspec.MsgspecError), open(f"{self.folder}/{_TRIALS}", "rb") as file:
             return msgspec.json.decode(file.read(), type=dict[str, str])
@@ -150,14 +150,14 @@ class WorldFolders:
         replace_file(f"{self.folder}/{_TRIALS}", msgspec.json.encode(trials))
 
     @contextmanager
-    def alone(self, id: str, patience_s: float = _PATIENCE_S) -> Iterator[World]:
+    def lock_world(self, id: str, patience_s: float = _PATIENCE_S) -> Iterator[World]:
         """Keep other operations on a world (rebase, commit, drop) waiting. Mends the stamp first. NotFound if there is
         no such world, or it was dropped meanwhile; WorldBusy if another operation takes that long."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(lock_file(f"{self.path(id)}/{_OPERATION}", patience_s))
+                stack.enter_context(lock_file(f"{self.locate_world(id)}/{_OPERATION}", patience_s))
             except FileNotFoundError as error:
-                raise _unknown(id) from error
+                raise _make_unknown_error(id) from error
             except TimeoutError:
                 other = f"Another process rebases, commits or drops the world {id} at this moment"
                 raise WorldBusy(f"{other}. Nothing was done; try again.") from None
@@ -168,18 +168,18 @@ class WorldFolders:
 
     def begin_anew(self, world: World, stamped: str) -> None:
         """From here on, changes beneath that are newer than this stamp count as foreign. Needs the world `alone`."""
-        view, link = self.view(world), f"{self.view(world)}/.{stamped}"
+        view, link = self.locate_view(world), f"{self.locate_view(world)}/.{stamped}"
         os.symlink(stamped, link)
-        faultpoint("world.before_new_beginning")
+        reach_faultpoint("world.before_new_beginning")
         os.replace(link, f"{view}/{BEGAN}")
         self._remove_stamps(view, stamped)
 
     @contextmanager
-    def stamp(self, world: World) -> Iterator[str]:
+    def make_stamp(self, world: World) -> Iterator[str]:
         """The name of a new stamp, removed if it does not become the world's. Needs the world `alone`."""
-        view, name = self.view(world), new_id(f"{BEGAN}.")
+        view, name = self.locate_view(world), make_id(f"{BEGAN}.")
         try:
-            _stamp(f"{view}/{name}")
+            _write_stamp(f"{view}/{name}")
             _pass_tick(f"{view}/{name}")
             yield name
         finally:
@@ -188,7 +188,7 @@ class WorldFolders:
 
     def has_lost_stamp(self, world: World) -> bool:
         """True also for a stamp that cannot be read: a power cut may leave it empty."""
-        view = self.view(world)
+        view = self.locate_view(world)
         if world.how == "overlay" and os.path.isdir(f"{view}/{UPPER}"):
             try:
                 _ = Upper(view).began_ns
@@ -198,8 +198,8 @@ class WorldFolders:
 
     def mend(self, world: World) -> None:
         """Give a world whose stamp is lost one as old as the world. For the one that has the world `alone`."""
-        view, name = self.view(world), new_id(f"{BEGAN}.")
-        _stamp(f"{view}/{name}", min(world.made_ms * 1_000_000, os.stat(f"{view}/{LASTING}").st_ctime_ns))
+        view, name = self.locate_view(world), make_id(f"{BEGAN}.")
+        _write_stamp(f"{view}/{name}", min(world.made_ms * 1_000_000, os.stat(f"{view}/{LASTING}").st_ctime_ns))
         self.begin_anew(world, name)
 
     def _remove_stamps(self, view: str, current: str) -> None:
@@ -212,20 +212,20 @@ class WorldFolders:
         """It is gone with one step; the rest is tidying."""
         dropped_folder = f"{self.folder}/{_DROPPED}{world.id}"
         remove_tree(dropped_folder)
-        os.rename(self.path(world.id), dropped_folder)
-        faultpoint("world.dropped")
+        os.rename(self.locate_world(world.id), dropped_folder)
+        reach_faultpoint("world.dropped")
         remove_tree(dropped_folder)
 
-    def problems(self) -> Iterator[str]:
+    def find_problems(self) -> Iterator[str]:
         with suppress(FileNotFoundError):
-            worlds = {world.id: world for world in self.all()}
+            worlds = {world.id: world for world in self.iterate_worlds()}
             for name in sorted(os.listdir(self.folder)):
                 if _ID.fullmatch(name) and name not in worlds and not name.startswith(_TRIAL):
                     yield f"the world {name} cannot be read; its changes are in {self.folder}/{name}/view"
             for world in worlds.values():
                 if world.parent and world.parent not in worlds:
                     yield f"the world {world.id} is one of {world.parent}, which is gone"
-                if not os.path.isdir(f"{self.view(world)}/{TREE if world.how == 'copy' else UPPER}"):
+                if not os.path.isdir(f"{self.locate_view(world)}/{TREE if world.how == 'copy' else UPPER}"):
                     yield f"the world {world.id} has lost the files that were changed in it"
                 if not os.path.isdir(world.root):
                     yield f"the project {world.root} of the world {world.id} is gone"
@@ -250,11 +250,11 @@ def _make_view(view: str, world: World) -> None:
             os.mkdir(f"{view}/{name}", 0o700)
         with suppress(OSError):
             os.chmod(f"{view}/{UPPER}", stat.S_IMODE(os.stat(world.root).st_mode))
-        _stamp(f"{view}/{BEGAN}")
+        _write_stamp(f"{view}/{BEGAN}")
     create_file(f"{view}/{LASTING}", b"")
 
 
-def _stamp(path: str, since_ns: int = 0) -> None:
+def _write_stamp(path: str, since_ns: int = 0) -> None:
     """Note when it begins (see `Upper.began_ns`): changes beneath from now on, or since then, are foreign."""
     with open(path, "wb") as file:
         file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
@@ -284,5 +284,5 @@ def _is_old(path: str) -> bool:
     return False
 
 
-def _unknown(id: str) -> NotFound:
+def _make_unknown_error(id: str) -> NotFound:
     return NotFound(f"There is no world {id[:80]!r}; `treadle world list` shows those that there are.")

@@ -45,7 +45,7 @@ class Worlds:
     ) -> None:  # fmt: skip
         self._home, self._jobs_in, self._deps, self._options, self._begin = home, jobs_in, deps, options, begin
 
-    def committing(self, world: World) -> ChatOptions:
+    def make_commit_options(self, world: World) -> ChatOptions:
         """The options of a chat in which a world is committed. It asks what it would ask about any set of changes; that
         there are changes at all was asked before."""
         return replace(
@@ -73,22 +73,22 @@ class Worlds:
 
     async def list(self) -> list[World]:
         """The oldest first."""
-        return await asyncio.to_thread(lambda: [*self._home.folders.all()])
+        return await asyncio.to_thread(lambda: [*self._home.folders.iterate_worlds()])
 
     async def effect(self, id: str) -> Effect:
         """The changes that a commit would make now, and its conflicts."""
-        return await asyncio.to_thread(self._home.effect, id)
+        return await asyncio.to_thread(self._home.compute_effect, id)
 
     async def diff(self, id: str) -> str:
         """The same for people, bounded and inert."""
-        return await asyncio.to_thread(self._home.diff, id)
+        return await asyncio.to_thread(self._home.render_diff, id)
 
     async def commit(self, id: str, into: Chat | None = None, answer: Answering | None = None) -> Committed:
         """Commit the changes of the world to the project (or to its parent), as one call in the log of `into`, which
         must work there; without one, of a new chat. Conflict if others changed the same files: nothing is made.
         Sensitive changes are asked about in that chat: `answer` answers; ToolError if the question stays open."""
         world = await self.get(id)
-        chat = into or self._begin(self.committing(world))
+        chat = into or self._begin(self.make_commit_options(world))
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))

@@ -34,7 +34,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         for epoch in (1, 2, 3):
             lease = await claim_lease(store, f"w{epoch}", A)
-            assert lease == Lease(A, epoch, f"w{epoch}", await store.head(A))
+            assert lease == Lease(A, epoch, f"w{epoch}", await store.read_head(A))
             await store.release(lease)
 
     async def test_a_chat_that_brings_epochs_along_gets_a_higher_one(self, store: Store) -> None:
@@ -45,7 +45,7 @@ class LeaseContract(OpensStore):
     async def test_a_holder_appends(self, store: Store) -> None:
         lease = await begin_claimed(store, "w", A)
         await add(store, A, 2, lease)
-        assert await store.head(A) == 2
+        assert await store.read_head(A) == 2
 
     async def test_an_append_can_give_the_lease_back(self, store: Store) -> None:
         lease = await begin_claimed(store, "w1", A, runnable=True)
@@ -85,7 +85,7 @@ class LeaseContract(OpensStore):
         await assert_raises(LeaseLost, add(store, A, 2, lease))
         assert list(await store.renew([lease])) == []
         await store.release(lease)
-        assert await store.head(A) == 1
+        assert await store.read_head(A) == 1
 
     async def test_an_expired_lease_nobody_took_may_still_write(self, store: Store, clock: ManualClock) -> None:
         """Law 2: appends are fenced by number, never by time."""
@@ -198,7 +198,7 @@ class LeaseContract(OpensStore):
         assert await store.claim("w2") is None
         await assert_raises(ChatBusy, store.claim("w2", A))
         clock.advance(1)
-        assert await claim_lease(store, "w2") == Lease(A, 2, "w2", await store.head(A))
+        assert await claim_lease(store, "w2") == Lease(A, 2, "w2", await store.read_head(A))
 
     async def test_renewing_extends(self, store: Store, clock: ManualClock) -> None:
         leases = [await begin_claimed(store, "w", chat) for chat in (A, B)]
@@ -315,7 +315,7 @@ class LeaseContract(OpensStore):
         old_listed = await store.get(A)
         new_lease = Lease(A, epoch, "w2", 2)
         await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease)))
-        assert (await store.get(A), await store.head(A)) == (old_listed, 1)
+        assert (await store.get(A), await store.read_head(A)) == (old_listed, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
         lease = await begin_claimed(store, "w1", A)

@@ -131,18 +131,18 @@ class ListContract(OpensStore):
         for chat, owner in ((A, "ann"), (B, "bob"), (C, "ann")):
             await begin(store, chat, owner=owner)
         await visible(store, C)
-        seen_changes = [*await store.changes()]
+        seen_changes = [*await store.list_changes()]
         assert chats(seen_changes) == [A, B, C]
-        assert chats([*await store.changes(owner="ann")]) == [A, C]
-        assert chats([*await store.changes(limit=2)]) == [A, B]
-        assert chats([*await store.changes(after_change=seen_changes[1].change_number)]) == [C]
+        assert chats([*await store.list_changes(owner="ann")]) == [A, C]
+        assert chats([*await store.list_changes(limit=2)]) == [A, B]
+        assert chats([*await store.list_changes(after_change=seen_changes[1].change_number)]) == [C]
         await add(store, A, 2, owner="ann", title="new")
         after_change = seen_changes[-1].change_number
         await visible(store, A)
-        news = await store.changes(owner="ann", after_change=after_change)
+        news = await store.list_changes(owner="ann", after_change=after_change)
         assert [(one.summary.chat, one.summary.title) for one in news] == [(A, "new")]
-        assert [*await store.changes(owner="bob", after_change=after_change)] == []
-        assert chats([*await store.changes()]) == [B, C, A]
+        assert [*await store.list_changes(owner="bob", after_change=after_change)] == []
+        assert chats([*await store.list_changes()]) == [B, C, A]
 
     async def test_a_claim_is_no_change(self, store: Store) -> None:
         await begin(store, A)
@@ -175,7 +175,7 @@ class ListContract(OpensStore):
             async with asyncio.timeout(60):
                 while set(heads.values()) != {12} or len(heads) < len(many):
                     await store.wait_any(after_change, 20)
-                    for one in await store.changes(after_change=after_change, limit=3):
+                    for one in await store.list_changes(after_change=after_change, limit=3):
                         assert one.change_number > after_change
                         after_change = one.change_number
                         heads[one.summary.chat] = one.summary.head
@@ -310,7 +310,7 @@ class SideContract(OpensStore):
             with pytest.raises(errors.AlreadyAnswered) as caught:
                 await put(store, A, seq, answer(body=b"second", request="r2"))
             assert (caught.value.status, caught.value.body, caught.value.request) == (204, b"\0first", "r1")
-        assert await store.head(A) == 2
+        assert await store.read_head(A) == 2
         assert await store.get(A) == old_listed
         assert await store.recall("ann", "k") == answer()
 
@@ -322,14 +322,14 @@ class SideContract(OpensStore):
         assert outcome.count(None) == 1
         body = b"%d" % outcome.index(None)
         assert all(isinstance(e, errors.AlreadyAnswered) and e.body == body for e in outcome if e is not None)
-        assert sorted([await store.head(A), await store.head(B)]) == [1, 2]
+        assert sorted([await store.read_head(A), await store.read_head(B)]) == [1, 2]
 
     async def test_keys_of_others_are_others(self, store: Store) -> None:
         await begin(store, A)
         await put(store, A, 2, answer(owner="ann"))
         await put(store, A, 3, answer(owner="bob"))
         await put(store, A, 4, answer(key="other"))
-        assert await store.head(A) == 4
+        assert await store.read_head(A) == 4
 
     async def test_a_refused_append_is_not_answered(self, store: Store) -> None:
         """The refusal is the server's to remember; the key is free."""
@@ -350,7 +350,7 @@ class SideContract(OpensStore):
         await assert_raises(
             errors.AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second"))
         )
-        await assert_raises(errors.NotFound, store.head(B))
+        await assert_raises(errors.NotFound, store.read_head(B))
         await assert_raises(errors.ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
         assert await store.recall("ann", "other") is None
         assert await store.recall("ann", "k") == answer()

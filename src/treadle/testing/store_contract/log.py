@@ -37,14 +37,14 @@ class LogContract(OpensStore):
     async def test_what_is_created_can_be_read(self, store: Store) -> None:
         await store.create(summary(A, 3, title="Hello"), records(1, 3))
         assert await store.read(A) == records(1, 3)
-        assert await store.head(A) == 3
+        assert await store.read_head(A) == 3
         assert (await store.get(A)).summary == summary(A, 3, title="Hello")
 
     async def test_an_id_is_taken_once(self, store: Store) -> None:
         await begin(store, A, title="first")
         await assert_raises(ChatExists, store.create(summary(A, title="second"), records(1, 2)))
         assert (await store.get(A)).summary.title == "first"
-        assert await store.head(A) == 1
+        assert await store.read_head(A) == 1
 
     async def test_of_many_creates_of_one_id_one_wins(self, store: Store) -> None:
         outcomes = await asyncio.gather(*(begin(store, A) for _ in range(20)), return_exceptions=True)
@@ -53,15 +53,15 @@ class LogContract(OpensStore):
 
     async def test_a_chat_may_begin_empty(self, store: Store) -> None:
         await store.create(summary(A, 0), [])
-        assert await store.head(A) == 0
+        assert await store.read_head(A) == 0
         assert await store.read(A) == []
         await add(store, A, 1)
-        assert await store.head(A) == 1
+        assert await store.read_head(A) == 1
 
     @pytest.mark.parametrize("numbers", [(2,), (1, 3), (1, 1), (1, 2, 2), (0, 1)])
     async def test_a_chat_with_gaps_is_not_created(self, store: Store, numbers: tuple[int, ...]) -> None:
         await assert_raises(InvalidInput, store.create(summary(A), [record(seq) for seq in numbers]))
-        await assert_raises(NotFound, store.head(A))
+        await assert_raises(NotFound, store.read_head(A))
 
     async def test_append_replaces_the_summary(self, store: Store) -> None:
         await begin(store, A)
@@ -87,7 +87,7 @@ class LogContract(OpensStore):
         await begin(store, A)
         with pytest.raises(InvalidInput):
             await store.append(Commit(A, [record(2), record(4)], summary(A, 4, title="x"), durable=False))
-        assert await store.head(A) == 1
+        assert await store.read_head(A) == 1
         assert seqs(await store.read(A)) == [1]
         assert (await store.get(A)).summary.title == ""
 
@@ -120,7 +120,7 @@ class LogContract(OpensStore):
             add(store, A, 2), add(store, NOBODY, 2), add(store, B, 7), add(store, C, 2), return_exceptions=True
         )
         assert [type(one) for one in outcome] == [type(None), NotFound, HeadMoved, type(None)]
-        assert [await store.head(chat) for chat in (A, B, C)] == [2, 1, 2]
+        assert [await store.read_head(chat) for chat in (A, B, C)] == [2, 1, 2]
 
     async def test_reading_by_pages(self, store: Store) -> None:
         await store.create(summary(A, 10), records(1, 10))
@@ -149,7 +149,7 @@ class LogContract(OpensStore):
     async def test_unknown_chats(self, store: Store) -> None:
         lease = Lease(NOBODY, 1, "w")
         for call in (
-            store.read(NOBODY), store.head(NOBODY), store.wait(NOBODY, 0, 0), store.get(NOBODY),
+            store.read(NOBODY), store.read_head(NOBODY), store.wait(NOBODY, 0, 0), store.get(NOBODY),
             store.claim("w", NOBODY), store.save_snapshot(NOBODY, Snapshot(1, b"")), store.load_snapshot(NOBODY),
             add(store, NOBODY, 1), add(store, NOBODY, 1, lease),
         ):  # fmt: skip
@@ -233,7 +233,7 @@ class LogContract(OpensStore):
         await begin(store, A)
         await store.close()
         await store.close()
-        await assert_raises(StoreError, store.head(A))
+        await assert_raises(StoreError, store.read_head(A))
 
     async def test_closing_a_store_that_was_never_used(self, store: Store) -> None:
         await store.close()
@@ -265,7 +265,7 @@ class DeletionContract(OpensStore):
         await store.save_snapshot(A, Snapshot(1, b"state"))
         await store.delete([A])
         calls = (
-            store.read(A), store.read_types(A, ["user.message"]), store.head(A), store.get(A), store.wait(A, 0, 0),
+            store.read(A), store.read_types(A, ["user.message"]), store.read_head(A), store.get(A), store.wait(A, 0, 0),
             store.claim("w", A), store.load_snapshot(A), store.save_snapshot(A, Snapshot(1, b"")), add(store, A, 2),
         )  # fmt: skip
         for call in calls:
@@ -311,10 +311,10 @@ class DeletionContract(OpensStore):
         """A-04"""
         await begin(store, A, owner="u")
         await store.delete([A], owner="u")
-        (tombstone,) = await store.changes()
+        (tombstone,) = await store.list_changes()
         await store.delete([A], owner="u")
         await store.delete([A])
-        assert await store.changes() == [tombstone]
+        assert await store.list_changes() == [tombstone]
         await assert_raises(NotFound, store.delete([NOBODY]))
 
     async def test_the_chat_of_another_owner_is_not_there(self, store: Store) -> None:
@@ -329,21 +329,21 @@ class DeletionContract(OpensStore):
         """A-07"""
         for chat, owner in ((A, "u"), (B, "v"), (C, "u")):
             await begin(store, chat, owner=owner)
-        before = (await store.changes())[-1].change_number
+        before = (await store.list_changes())[-1].change_number
         waiting = asyncio.create_task(store.wait_any(before, 20))
         await asyncio.sleep(0)
         await store.delete([C], owner="u")
         number = await waiting
         assert number > before
-        (news,) = await store.changes(owner="u", after_change=before)
+        (news,) = await store.list_changes(owner="u", after_change=before)
         assert (news.summary.chat, news.summary.owner, news.summary.deleted, news.leased) == (C, "u", True, False)
         assert news.change_number == number
-        assert await store.changes(owner="v", after_change=before) == []
+        assert await store.list_changes(owner="v", after_change=before) == []
         # The newest change was the tombstone's: numbers go on behind it.
         await add(store, A, 2, owner="u")
-        assert [each.summary.chat for each in await store.changes(after_change=number)] == [A]
-        assert [each.summary.chat for each in await store.changes(after_change=before, limit=1)] == [C]
-        assert [each.summary.chat for each in await store.changes()] == [B, C, A]
+        assert [each.summary.chat for each in await store.list_changes(after_change=number)] == [A]
+        assert [each.summary.chat for each in await store.list_changes(after_change=before, limit=1)] == [C]
+        assert [each.summary.chat for each in await store.list_changes()] == [B, C, A]
 
     async def test_who_waits_for_a_deleted_chat_is_told(self, store: Store) -> None:
         """A-07"""
@@ -360,7 +360,7 @@ class DeletionContract(OpensStore):
         other_store = await self.open_beside(clock, tmp_path, 30)
         try:
             waiting = asyncio.create_task(other_store.wait(A, 1, 60))
-            assert await other_store.head(A) == 1  # the waiter looked before this was answered
+            assert await other_store.read_head(A) == 1  # the waiter looked before this was answered
             await store.delete([A])
             async with asyncio.timeout(10):
                 await assert_raises(NotFound, waiting)
@@ -385,10 +385,10 @@ class DeletionContract(OpensStore):
         await store.delete([A])
         await begin(store, A)
         assert seqs(await store.read(A)) == [1]
-        (only,) = await store.changes()
+        (only,) = await store.list_changes()
         assert not only.summary.deleted
         await store.delete([A])
-        (only,) = await store.changes()
+        (only,) = await store.list_changes()
         assert only.summary.deleted
 
     async def test_numbers_are_not_given_twice(self, store: Store) -> None:

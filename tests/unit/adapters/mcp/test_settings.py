@@ -8,8 +8,15 @@ from treadle.adapters.mcp.listing import ListedTool, Listing
 from treadle.adapters.mcp.tool import MAX_BYTES, shorten_result
 from treadle.errors import ConfigError, InvalidInput
 from treadle.library.mcp_hub.hub import ListingsFile, remember
-from treadle.library.mcp_hub.search import spec_of, tool_name
-from treadle.library.mcp_hub.settings import Declared, Server, check, expand_variables, read_project, server_of
+from treadle.library.mcp_hub.search import make_spec, make_tool_name
+from treadle.library.mcp_hub.settings import (
+    Declared,
+    Server,
+    check_server,
+    expand_variables,
+    parse_server,
+    read_project,
+)
 from treadle.protocol.tools import require_name
 
 
@@ -23,7 +30,7 @@ def test_variables_are_filled_in() -> None:
 @pytest.mark.parametrize("name", ["", "a__b", "a b", "-a", "a" * 33, "a/b", "ü"])
 def test_names_that_cannot_be_part_of_a_tools_name_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="no name for a server"):
-        check(name, Server(command="x"))
+        check_server(name, Server(command="x"))
 
 
 def test_what_is_no_server_is_refused() -> None:
@@ -35,9 +42,9 @@ def test_what_is_no_server_is_refused() -> None:
         (Server(command="x", timeout_s=0), "more than 0"),
     ):
         with pytest.raises(InvalidInput, match=words):
-            check("a", wrong)
+            check_server("a", wrong)
     with pytest.raises(InvalidInput, match="no MCP server"):
-        server_of({"command": 1})
+        parse_server({"command": 1})
 
 
 def test_a_projects_file_is_read_in_the_shapes_that_others_write_and_gives_no_trust_away() -> None:  # S-09
@@ -58,7 +65,7 @@ def test_a_projects_file_is_read_in_the_shapes_that_others_write_and_gives_no_tr
 
 def test_every_tool_gets_a_name_that_providers_take_and_that_is_its_own() -> None:
     names = ["plain", "with.dot", "with/slash", "with slash", "ü", "x" * 200, "x" * 201]
-    tool_names = [tool_name("server", name) for name in names]
+    tool_names = [make_tool_name("server", name) for name in names]
     assert tool_names[0] == "server__plain"
     assert len(set(tool_names)) == len(tool_names)
     for name in tool_names:
@@ -68,11 +75,11 @@ def test_every_tool_gets_a_name_that_providers_take_and_that_is_its_own() -> Non
 
 def test_hints_count_only_where_they_are_accepted_and_odd_schemas_do_no_harm() -> None:
     tool = ListedTool("t", "Look\x1b[2J.", {"properties": "odd"}, read_only=True, idempotent=True)
-    spec = spec_of("s", tool, 5.0, accept_hints=False)
+    spec = make_spec("s", tool, 5.0, accept_hints=False)
     assert (spec.read_only, spec.idempotent, spec.effect, spec.server) == (False, False, "execute", "s")
     assert "\x1b" not in spec.description
     assert spec.parameters == {"type": "object"}
-    assert spec_of("s", tool, 5.0, accept_hints=True).effect == "read"
+    assert make_spec("s", tool, 5.0, accept_hints=True).effect == "read"
 
 
 def test_what_is_remembered_of_servers_is_bounded() -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from treadle.adapters.models.capability_ladder import Ladder, refuses_tools
+from treadle.adapters.models.capability_ladder import Ladder, is_tool_refusal
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.scripted import Call, Fail, Say, ScriptedModel, Turn
 from treadle.base.types import CallKey, JsonObject
@@ -219,7 +219,7 @@ async def test_a_refusal_after_the_first_word_is_a_failure() -> None:
 )
 def test_refusals_of_tools(status: int, sentence: str) -> None:
     kind = "overloaded" if status == 500 else "bad_request"
-    assert refuses_tools(ModelError(kind, f"localhost answered {status}: {sentence}", status=status))
+    assert is_tool_refusal(ModelError(kind, f"localhost answered {status}: {sentence}", status=status))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_refusals_of_tools(status: int, sentence: str) -> None:
     ],
 )
 def test_other_failures(kind: str, status: int, sentence: str) -> None:
-    assert not refuses_tools(ModelError(kind, sentence, status=status))  # type: ignore[arg-type]
+    assert not is_tool_refusal(ModelError(kind, sentence, status=status))  # type: ignore[arg-type]
 
 
 # -- the native rung --------------------------------------------------------------------------------------------------

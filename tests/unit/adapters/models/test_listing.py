@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from treadle.adapters.models.keys import Secret
-from treadle.adapters.models.listing import list_from, read_list
+from treadle.adapters.models.listing import fetch_models, read_list
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.http import Access
 from treadle.errors import ModelError
@@ -79,7 +79,7 @@ async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
         context = ProviderContext({})
         try:
             access = Access(server.url, Secret("secret-secret"), key_header="x-key")
-            return await list_from(context, "openrouter", access, "/models")
+            return await fetch_models(context, "openrouter", access, "/models")
         finally:
             await context.close()
 

@@ -51,10 +51,10 @@ ssl.SSLContext.set_default_verify_paths = spy
 def test_certificates_are_read_once_and_in_a_thread(model: str, environment: dict[str, str]) -> None:
     program = f"""{CERTIFICATES}
 preload_tls({model!r}, {environment!r})
-from treadle.base.http.connection import tls_context
-assert tls_context() is tls_context()
-assert tls_context().verify_mode is ssl.CERT_REQUIRED and tls_context().check_hostname
-assert tls_context().cert_store_stats() == ssl.create_default_context().cert_store_stats()
+from treadle.base.http.connection import get_tls_context
+assert get_tls_context() is get_tls_context()
+assert get_tls_context().verify_mode is ssl.CERT_REQUIRED and get_tls_context().check_hostname
+assert get_tls_context().cert_store_stats() == ssl.create_default_context().cert_store_stats()
 assert read_by == ["treadle-preload", "MainThread"], read_by
 """
     modules_after(PRELOAD + program)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
 from tests.wires.case import Reply, reach, write_reply
-from treadle.adapters.models.base import check_effort, named_levels, nearest
+from treadle.adapters.models.base import check_effort, choose_nearest, parse_levels
 from treadle.adapters.models.catalog.lookup import look_up
-from treadle.adapters.models.openai_chat.adapter import style_of_host
+from treadle.adapters.models.openai_chat.adapter import find_effort_style
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import InvalidInput, ModelError
 from treadle.ports.model import Memo, ModelRequest
@@ -213,16 +213,16 @@ def test_the_border_refuses_what_cannot_be() -> None:
     ],
 )
 def test_nearest(effort: ReasoningEffort, levels: tuple[ReasoningEffort, ...], expected: ReasoningEffort) -> None:
-    assert nearest(effort, levels) == expected
+    assert choose_nearest(effort, levels) == expected
 
 
 def test_levels_in_the_sentences_of_servers() -> None:
-    assert named_levels("Supported values are: 'low', 'medium', and 'high'.") == ("low", "medium", "high")
-    assert named_levels("`reasoning_effort` must be one of `none` or `default`") == ("none",)
-    assert named_levels("output_config.effort: Input should be 'low', 'medium', 'high' or 'max'") == (
+    assert parse_levels("Supported values are: 'low', 'medium', and 'high'.") == ("low", "medium", "high")
+    assert parse_levels("`reasoning_effort` must be one of `none` or `default`") == ("none",)
+    assert parse_levels("output_config.effort: Input should be 'low', 'medium', 'high' or 'max'") == (
         *("low", "medium", "high", "max"),
     )
-    assert named_levels("reasoning is not available") == ()
+    assert parse_levels("reasoning is not available") == ()
 
 
 def test_what_the_catalogue_knows() -> None:
@@ -238,8 +238,8 @@ def test_what_the_catalogue_knows() -> None:
 
 
 def test_servers_known_by_their_address() -> None:
-    assert style_of_host("api.z.ai") == "switch"
-    assert style_of_host("api.moonshot.cn") == "switch"
-    assert style_of_host("dashscope-intl.aliyuncs.com") == "qwen"
-    assert style_of_host("api.openai.com") == ""
-    assert style_of_host("notz.ai") == ""
+    assert find_effort_style("api.z.ai") == "switch"
+    assert find_effort_style("api.moonshot.cn") == "switch"
+    assert find_effort_style("dashscope-intl.aliyuncs.com") == "qwen"
+    assert find_effort_style("api.openai.com") == ""
+    assert find_effort_style("notz.ai") == ""

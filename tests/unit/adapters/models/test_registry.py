@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.adapters.models.loopback import DONE, Exchange, build_chunk, serving
 from treadle.adapters.models.keys import Secret, find_key
-from treadle.adapters.models.registry import ModelRegistry, all_offers
+from treadle.adapters.models.registry import ModelRegistry, list_offers
 from treadle.adapters.models.scripted import Say, ScriptedModel
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelRequest, Models
@@ -140,5 +140,5 @@ def test_google_cloud_is_looked_for_in_the_environment_of_the_registry(
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     monkeypatch.delenv("GOOGLE_ACCESS_TOKEN", raising=False)
     env = {variable: "p", "GOOGLE_ACCESS_TOKEN": "t"} if variable else {}
-    (vertex,) = [offer for offer in all_offers(ModelRegistry(env)) if offer.provider == "vertex"]
+    (vertex,) = [offer for offer in list_offers(ModelRegistry(env)) if offer.provider == "vertex"]
     assert bool(vertex.unusable_reason) is not bool(variable)

@@ -17,7 +17,7 @@ from treadle.adapters.models.scripted import (
     Think,
     Turn,
 )
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError, ScriptError
 from treadle.ports.model import ModelRequest
@@ -58,8 +58,8 @@ async def test_says_thinks_calls_and_reports() -> None:
         "I look",
         (Thinking("hm", model="scripted:script"),),
         (
-            ToolRequest(call_key(3, 0), "read_file", '{"path":"a"}', "call_0_0"),
-            ToolRequest(call_key(3, 1), "read_file", '{"path":"b"}', "call_0_1"),
+            ToolRequest(make_call_key(3, 0), "read_file", '{"path":"a"}', "call_0_0"),
+            ToolRequest(make_call_key(3, 1), "read_file", '{"path":"b"}', "call_0_1"),
         ),
         Usage(10, 2),
         "tool_calls",

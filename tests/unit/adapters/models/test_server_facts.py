@@ -10,7 +10,7 @@ import pytest
 from tests.unit.adapters.models.test_reasoning_effort import greeting
 from tests.wires.case import encode_reply, reach
 from treadle.adapters.models.catalog.lookup import FACTS_FILE_NAME, OWN_SERVERS, ModelFacts, ServerFacts, look_up
-from treadle.adapters.models.registry import ModelRegistry, all_offers
+from treadle.adapters.models.registry import ModelRegistry, list_offers
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -101,7 +101,7 @@ async def test_a_first_call_asks_the_server(provider: str, tmp_path: Path) -> No
         again = ModelRegistry(env, home=tmp_path)  # the next process
         assert again.get(ref).info == info
         await call(again, ref)
-        infos = {each.ref: each for offer in all_offers(again) for each in offer.models}
+        infos = {each.ref: each for offer in list_offers(again) for each in offer.models}
         await again.close()
         assert infos[ref] == info
         assert telling.lists == (2 if provider in OWN_SERVERS else 1)  # one on the user's machine may have changed

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.adapters.policy.kit import SPECS, Judge, allow, ask, call, deny
-from treadle.adapters.policy.changes import MOST_BYTES, MOST_FILES, ChangeSet, concerns
+from treadle.adapters.policy.changes import MOST_BYTES, MOST_FILES, ChangeSet, find_concerns
 from treadle.adapters.policy.standard import StandardPolicy
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
-from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, Uncaptured, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, Uncaptured, make_file_change
 from treadle.protocol.options import ChatOptions, Mode
 
 
@@ -17,15 +17,15 @@ def state(mode: int = 0o644, digest: str = "d", kind: StateKind = "file", size: 
 
 
 def build_creation(path: str, mode: int = 0o644, *, ignored: bool = False, **more: object) -> FileChange:
-    return change_of(path, None, state(mode, **more), DiffStat(), ignored=ignored)  # type: ignore[arg-type]
+    return make_file_change(path, None, state(mode, **more), DiffStat(), ignored=ignored)  # type: ignore[arg-type]
 
 
 def build_deletion(path: str, mode: int = 0o644, digest: str = "d", *, ignored: bool = False) -> FileChange:
-    return change_of(path, state(mode, digest), None, DiffStat(), ignored=ignored)
+    return make_file_change(path, state(mode, digest), None, DiffStat(), ignored=ignored)
 
 
 def build_modification(path: str, old_mode: int = 0o644, new_mode: int = 0o644) -> FileChange:
-    return change_of(path, state(old_mode, "a"), state(new_mode, "b"), DiffStat())
+    return make_file_change(path, state(old_mode, "a"), state(new_mode, "b"), DiffStat())
 
 
 PLAIN = (build_creation("src/a.py"), build_modification("b.py"), build_deletion("old.py"))
@@ -42,10 +42,10 @@ LOST = ("notes.txt",)
 
 @pytest.mark.parametrize("kind", RAISING)
 def test_each_kind_is_raised_by_itself(kind: str) -> None:  # S-16
-    (raised,) = concerns(ChangeSet(RAISING[kind], LOST), {}, ())
+    (raised,) = find_concerns(ChangeSet(RAISING[kind], LOST), {}, ())
     assert raised.kind == kind
     assert raised.reason
-    assert concerns(ChangeSet(PLAIN), {}, ()) == ()
+    assert find_concerns(ChangeSet(PLAIN), {}, ()) == ()
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ async def test_what_is_only_left_out_is_no_change() -> None:
 )
 def test_no_concern(files: tuple[FileChange, ...]) -> None:
     lost_paths = ("__pycache__/notes.txt", "dist/notes.txt")
-    assert concerns(ChangeSet(files, lost_paths), {}, ()) == ()
+    assert find_concerns(ChangeSet(files, lost_paths), {}, ()) == ()
 
 
 def kinds(*files: FileChange, lost_paths: tuple[str, ...] = ()) -> list[str]:
-    return [each.kind for each in concerns(ChangeSet(files, lost_paths), {}, ())]
+    return [each.kind for each in find_concerns(ChangeSet(files, lost_paths), {}, ())]
 
 
 def test_programs_among_installed_packages() -> None:  # S-23
@@ -222,11 +222,13 @@ def test_new_hidden_files_are_asked_for() -> None:  # S-06
         )
         == []
     )
-    assert concerns(ChangeSet((build_creation(".frobrc"),)), {".frobrc": True}, ()) == ()
+    assert find_concerns(ChangeSet((build_creation(".frobrc"),)), {".frobrc": True}, ()) == ()
 
 
 def test_what_git_loses_is_said() -> None:  # S-23
-    (raised,) = concerns(ChangeSet((build_modification(".git/packed-refs"),), history=("drops a", "hides b")), {}, ())
+    (raised,) = find_concerns(
+        ChangeSet((build_modification(".git/packed-refs"),), history=("drops a", "hides b")), {}, ()
+    )
     assert (raised.kind, raised.reason) == ("repository", "it drops a; it hides b")
 
 
@@ -250,15 +252,15 @@ def test_who_writes_what_is_ignored_does_not_hide_by_it() -> None:
 
 def test_own_patterns_hold_in_caches_too() -> None:
     files = (build_creation("node_modules/x/secret.sql"),)
-    assert [each.kind for each in concerns(ChangeSet(files), {"*.sql": False}, ())] == ["sensitive"]
+    assert [each.kind for each in find_concerns(ChangeSet(files), {"*.sql": False}, ())] == ["sensitive"]
 
 
 def test_locks_of_build_output_pin_nothing() -> None:
     lock = build_creation("target/debug/x.lock", ignored=True)
-    assert concerns(ChangeSet((lock,)), {}, ()) == ()
-    assert [each.kind for each in concerns(ChangeSet((build_creation("Cargo.lock"),)), {}, ())] == ["sensitive"]
-    assert concerns(ChangeSet((lock, build_modification(".gitignore"))), {}, ()) != ()
-    assert concerns(ChangeSet((build_creation(".env", ignored=True),)), {}, ()) != ()
+    assert find_concerns(ChangeSet((lock,)), {}, ()) == ()
+    assert [each.kind for each in find_concerns(ChangeSet((build_creation("Cargo.lock"),)), {}, ())] == ["sensitive"]
+    assert find_concerns(ChangeSet((lock, build_modification(".gitignore"))), {}, ()) != ()
+    assert find_concerns(ChangeSet((build_creation(".env", ignored=True),)), {}, ()) != ()
 
 
 async def test_a_rule_answers_for_words_that_are_rated_as_nothing() -> None:  # S-07
@@ -290,5 +292,5 @@ def test_links_that_leave_the_project(path: str, target: str, leaves: bool) -> N
 
 def test_a_sensitive_file_that_gives_way_to_a_folder() -> None:  # S-06
     folder = FileState("directory", 0o755)
-    file = change_of("AGENTS.md", FileState("file", 0o644, "d", 1), folder, DiffStat())
+    file = make_file_change("AGENTS.md", FileState("file", 0o644, "d", 1), folder, DiffStat())
     assert kinds(file) == ["sensitive"]

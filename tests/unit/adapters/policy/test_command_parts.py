@@ -10,32 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.policy.command_severity import classify, outside, parts
+from treadle.adapters.policy.command_severity import classify, find_outside_words, parse_parts
 
 
 def _programs(command: str) -> list[str]:
-    return [part.program for part in parts(command)]
+    return [part.program for part in parse_parts(command)]
 
 
 def test_every_simple_command_is_a_part() -> None:
     assert _programs("cd a && ls -l | grep 'x y' > out; pwd") == ["cd", "ls", "grep", "pwd"]
-    grep = parts("ls | grep 'x y' > out")[1]
+    grep = parse_parts("ls | grep 'x y' > out")[1]
     assert (grep.words, grep.writes, grep.unknown, grep.severity) == (("grep", "x y"), ("out",), False, "none")
 
 
 def test_a_part_says_what_wraps_it() -> None:
-    inner = parts("sudo env A=1 timeout 5 rm -r x")[-1]
+    inner = parse_parts("sudo env A=1 timeout 5 rm -r x")[-1]
     assert inner.program == "rm"
     assert inner.words == ("rm", "-r", "x")
     assert inner.wrapped_by == ("sudo", "env", "timeout")
-    assert parts("bash -c 'ls -l'")[-1].wrapped_by == ("bash",)
-    assert parts("f() { ls; }; f")[0].wrapped_by == ("f",)
+    assert parse_parts("bash -c 'ls -l'")[-1].wrapped_by == ("bash",)
+    assert parse_parts("f() { ls; }; f")[0].wrapped_by == ("f",)
 
 
 def test_what_is_set_for_a_program_is_named() -> None:
-    assert parts("A=1 B=2 ls")[0].assigns == ("A", "B")
-    assert parts("env A=1 ls")[-1].assigns == ("A",)
-    assert parts("PATH=. ls")[0].severity == "high"
+    assert parse_parts("A=1 B=2 ls")[0].assigns == ("A", "B")
+    assert parse_parts("env A=1 ls")[-1].assigns == ("A",)
+    assert parse_parts("PATH=. ls")[0].severity == "high"
 
 
 def test_a_program_is_named_without_the_place_of_the_system_only() -> None:
@@ -45,12 +45,12 @@ def test_a_program_is_named_without_the_place_of_the_system_only() -> None:
 
 
 def test_what_is_not_literal_is_unknown() -> None:
-    part = parts('cp "$X" b')[0]
+    part = parse_parts('cp "$X" b')[0]
     assert (part.words, part.unknown, part.text) == (("cp", "…", "b"), True, 'cp "$X" b')
-    assert parts("x=a; cp $x b")[-1].words == ("cp", "…", "b")
-    assert parts("$X --yes")[0].unknown
-    assert parts("mkdir a/{b,c}")[0].words == ("mkdir", "a/…")
-    assert parts("mkdir a/{b,c}")[0].unknown
+    assert parse_parts("x=a; cp $x b")[-1].words == ("cp", "…", "b")
+    assert parse_parts("$X --yes")[0].unknown
+    assert parse_parts("mkdir a/{b,c}")[0].words == ("mkdir", "a/…")
+    assert parse_parts("mkdir a/{b,c}")[0].unknown
 
 
 def test_what_no_command_gets_is_no_part() -> None:  # S-07: a rule for the rest would not hold
@@ -61,7 +61,7 @@ def test_what_no_command_gets_is_no_part() -> None:  # S-07: a rule for the rest
 
 @pytest.mark.parametrize("text", ["ls 'open", "ls )", "ls\x00", "x" * 20_000, "if true; then ls"])
 def test_a_text_that_cannot_be_read_has_a_part_that_no_rule_can_cover(text: str) -> None:
-    last = parts(text)[-1]
+    last = parse_parts(text)[-1]
     assert (last.program, last.unknown, last.severity) == ("", True, "high")
 
 
@@ -131,12 +131,12 @@ IN = [
 
 @pytest.mark.parametrize(("command", "words"), OUT.items(), ids=list(OUT))
 def test_words_that_lead_out_are_named(command: str, words: tuple[str, ...]) -> None:  # S-15
-    assert set(words) <= set(outside(command, "/project"))
+    assert set(words) <= set(find_outside_words(command, "/project"))
 
 
 @pytest.mark.parametrize("command", IN)
 def test_what_stays_inside_or_is_no_path_is_not(command: str) -> None:  # S-15
-    assert outside(command, "/project") == ()
+    assert find_outside_words(command, "/project") == ()
 
 
 # ---- beside bash itself
@@ -206,7 +206,7 @@ def test_whatever_bash_runs_is_among_the_parts(seed: int, tmp_path: Path) -> Non
         [bash, "-c", script], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
     )
     called_names = set(re.findall(r"<(\w+)>", ran.stderr.decode()))
-    part_names = {part.words[1] for part in parts(text) if part.program == "args" and len(part.words) > 1}
+    part_names = {part.words[1] for part in parse_parts(text) if part.program == "args" and len(part.words) > 1}
     assert called_names <= part_names or classify(text).severity in ("high", "critical"), text
 
 
@@ -239,11 +239,11 @@ def test_literal_words_are_those_that_bash_makes_of_them(source: str, tmp_path: 
         pytest.skip("there is no bash to compare with")
     script = f"args() {{ printf '%s\\0' \"$@\"; }}\nargs {source}"
     ran = subprocess.run([bash, "-c", script], cwd=tmp_path, capture_output=True, timeout=60, check=True)
-    (part,) = parts(f"args {source}")
+    (part,) = parse_parts(f"args {source}")
     assert (list(part.words[1:]), part.unknown) == (ran.stdout.decode().split("\0")[:-1], False)
 
 
 @pytest.mark.parametrize("source", UNKNOWN)
 def test_other_words_are_unknown(source: str) -> None:
-    assert parts(f"args {source}")[-1].unknown
-    assert any("…" in word for part in parts(f"args {source}") for word in part.words)
+    assert parse_parts(f"args {source}")[-1].unknown
+    assert any("…" in word for part in parse_parts(f"args {source}") for word in part.words)

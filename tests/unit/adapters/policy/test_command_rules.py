@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from tests.unit.adapters.policy.kit import Judge, allow, ask, deny
-from treadle.adapters.policy.rules import check
+from treadle.adapters.policy.rules import check_rule
 from treadle.errors import InvalidInput
 from treadle.protocol.files import FileChange, FileState
 
@@ -67,7 +67,7 @@ async def test_every_part_is_covered_or_read_only(command: str) -> None:  # S-07
 )  # fmt: skip
 async def test_programs_that_run_others_are_refused_as_a_whole(pattern: str) -> None:
     with pytest.raises(InvalidInput):
-        check(allow(pattern))
+        check_rule(allow(pattern))
     if pattern not in ("xargs", "find"):  # which only look
         # A rule that an older version has saved covers nothing.
         assert await Judge(rules=(allow(pattern),))(pattern.replace("*", "x")) == "ask"
@@ -75,7 +75,7 @@ async def test_programs_that_run_others_are_refused_as_a_whole(pattern: str) -> 
 
 @pytest.mark.parametrize("pattern", ["python3 gen.py *", "python3 -m pytest *", "node build.js", "ssh host uptime"])
 def test_a_script_by_its_name_may_be_allowed(pattern: str) -> None:
-    check(allow(pattern))
+    check_rule(allow(pattern))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples
 from tests.unit.adapters.policy.command_corpus import BY_EFFECT, HIDDEN, ROWS
-from treadle.adapters.policy.command_severity import classify, parts
+from treadle.adapters.policy.command_severity import classify, parse_parts
 
 RANK = {"none": 0, "medium": 1, "high": 2, "critical": 3}
 
@@ -118,7 +118,7 @@ def test_a_target_that_is_not_literal_is_no_look(command: str) -> None:  # S-04,
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer(text: str) -> None:
     assert classify(text).severity in RANK
-    parts(text)
+    parse_parts(text)
 
 
 _WORDS = (
@@ -168,7 +168,7 @@ _NO_PROGRAM_FIRST = re.compile(
 def test_a_prefix_never_lowers_the_severity_of_a_program() -> None:
     for command in COMMANDS:
         piped = re.search(r"[(|]", command)  # the output of a wrapped program is not followed
-        if _NO_PROGRAM_FIRST.match(command) or piped or not parts(command) or not parts(command)[0].program:
+        if _NO_PROGRAM_FIRST.match(command) or piped or not parse_parts(command) or not parse_parts(command)[0].program:
             continue
         severity = classify(command).severity
         for prefix in ("env X=1", "nohup", "timeout 5", "command", "true &&", "true;", "time", "nice"):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.adapters.policy.kit import Judge, allow, call, deny
-from treadle.adapters.policy.changes import act_of
+from treadle.adapters.policy.changes import find_act
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.content import Shell
 from treadle.protocol.tools import ToolSpec
@@ -53,5 +53,5 @@ async def test_what_it_needs_of_the_network_is_asked_for_with_what_it_inherits()
 
 def test_the_judge_sees_the_folder() -> None:
     spec = ToolSpec("run_command", command_argument="command")
-    act = act_of(spec, call("run_command", shell=Shell("deep"), command="rm .env"))
+    act = find_act(spec, call("run_command", shell=Shell("deep"), command="rm .env"))
     assert (act.folder, act.files) == ("deep", ("deep/.env",))

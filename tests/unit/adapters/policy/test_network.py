@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.adapters.policy.kit import SPECS, call
-from treadle.adapters.policy.command_severity import parts
-from treadle.adapters.policy.rules import check
-from treadle.adapters.policy.standard import StandardPolicy, hosts_in
+from treadle.adapters.policy.command_severity import parse_parts
+from treadle.adapters.policy.rules import check_rule
+from treadle.adapters.policy.standard import StandardPolicy, find_hosts
 from treadle.errors import InvalidInput
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
@@ -46,7 +46,7 @@ async def judge_command(
     ],
 )
 def test_hosts_in_words(command: str, hosts: tuple[str, ...]) -> None:
-    assert hosts_in(parts(command)) == hosts
+    assert find_hosts(parse_parts(command)) == hosts
 
 
 async def test_words_that_need_the_network_are_asked_about_with_hosts_to_choose() -> None:  # S-03, S-07
@@ -126,11 +126,11 @@ async def test_an_approval_by_words_brings_the_network_along() -> None:
 
 
 def test_rules_about_hosts_are_checked() -> None:
-    check(Rule("allow", "network", "pypi"))
-    check(Rule("deny", "network", "*.example.org"))
-    check(Rule("allow", "network", "all"))
+    check_rule(Rule("allow", "network", "pypi"))
+    check_rule(Rule("deny", "network", "*.example.org"))
+    check_rule(Rule("allow", "network", "all"))
     for pattern in ("", "make", "10.0.0.1"):
         with pytest.raises(InvalidInput):
-            check(Rule("allow", "network", pattern))
+            check_rule(Rule("allow", "network", pattern))
     with pytest.raises(InvalidInput, match="once"):
-        check(Rule("allow", "network", "pypi", scope="once"))
+        check_rule(Rule("allow", "network", "pypi", scope="once"))

@@ -175,7 +175,7 @@ def test_a_secret_in_two_pieces_is_not_shown(kind: str) -> None:
     secret = SECRETS[kind]
     text = f"before {secret} after\n"
     for position in range(len(text)):
-        live = PLAIN.live()
+        live = PLAIN.make_live_text()
         output = live(text[:position]) + live(text[position:]) + live("\n")
         assert f"[redacted: {kind}] after" in output, position
         assert secret[8:] not in output, position
@@ -197,14 +197,14 @@ SPLIT = [
 def test_what_stands_around_a_secret_may_be_cut(text: str, secret: str) -> None:
     for first in range(len(text)):
         for second in range(first, len(text)):
-            live = PLAIN.live()
+            live = PLAIN.make_live_text()
             output = live(text[:first]) + live(text[first:second]) + live(text[second:]) + live("\n")
             assert secret not in output, (first, second)
             assert "[redacted" in output, (first, second)
 
 
 def test_a_secret_letter_by_letter() -> None:
-    live = PLAIN.live()
+    live = PLAIN.make_live_text()
     output = "".join(map(live, f"a {SECRETS['GitHub token']} b\n"))
     assert output == "a ghp[redacted: GitHub token] b\n"
 
@@ -212,7 +212,7 @@ def test_a_secret_letter_by_letter() -> None:
 def test_a_value_in_two_pieces_is_not_shown() -> None:
     redact = Redactor({"A_TOKEN": "abcdefgh"})
     for position in range(8 + 4):
-        live = redact.live()
+        live = redact.make_live_text()
         text = "xx abcdefgh yy"
         output = live(text[:position]) + live(text[position:])
         assert "[redacted: A_TOKEN] yy" in output
@@ -220,6 +220,6 @@ def test_a_value_in_two_pieces_is_not_shown() -> None:
 
 
 def test_ordinary_output_is_not_held_back() -> None:
-    live = PLAIN.live()
+    live = PLAIN.make_live_text()
     for piece in ("line one\n", "50 %", "\r100 %", "password? ", "y/n: "):
         assert live(piece) == piece

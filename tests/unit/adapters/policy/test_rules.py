@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.policy.kit import Judge, allow
-from treadle.adapters.policy.command_rules import allows_part
-from treadle.adapters.policy.command_severity import parts
-from treadle.adapters.policy.rules import RuleBook, check
+from treadle.adapters.policy.command_rules import find_rule_allowing_part
+from treadle.adapters.policy.command_severity import parse_parts
+from treadle.adapters.policy.rules import RuleBook, check_rule
 from treadle.adapters.policy.standard import StandardPolicy
 from treadle.errors import ConfigError, InvalidInput, NotFound
 from treadle.protocol.permissions import Rule
@@ -26,22 +26,22 @@ from treadle.testing.faults import InjectedFault, faults
 )  # fmt: skip
 def test_what_no_allow_rule_may_say(pattern: str) -> None:
     with pytest.raises(InvalidInput):
-        check(allow(pattern))
+        check_rule(allow(pattern))
 
 
 @pytest.mark.parametrize("pattern", ["make test", "python tools/gen.py *", "git status *", "npm run build", "ls *"])
 def test_what_an_allow_rule_may_say(pattern: str) -> None:
-    check(allow(pattern))
+    check_rule(allow(pattern))
 
 
 def test_a_deny_rule_may_say_more() -> None:
     for pattern in ("sudo *", "python *", "*", ""):
-        check(Rule("deny", "run_command", pattern))
+        check_rule(Rule("deny", "run_command", pattern))
     with pytest.raises(InvalidInput):
-        check(allow(""))
+        check_rule(allow(""))
     with pytest.raises(InvalidInput):
-        check(allow("", "write_file"))
-    check(allow("", "deploy"))
+        check_rule(allow("", "write_file"))
+    check_rule(allow("", "deploy"))
 
 
 def test_words_are_compared_as_a_shell_reads_them() -> None:
@@ -50,7 +50,7 @@ def test_words_are_compared_as_a_shell_reads_them() -> None:
         ("echo a b", "echo 'a b'", False),
         ("make *", "make", True),
     ):
-        assert bool(allows_part([allow(pattern)], parts(command)[0])) == is_allowed
+        assert bool(find_rule_allowing_part([allow(pattern)], parse_parts(command)[0])) == is_allowed
 
 
 # -- the book ---------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def home(tmp_path: Path) -> Path:
 def test_rules_are_kept_for_their_owner_alone(home: Path) -> None:
     rule = RuleBook(home).add(allow("make test", scope="user"))
     assert rule.id.startswith("r_")
-    assert RuleBook(home).all() == (rule,)
+    assert RuleBook(home).list_rules() == (rule,)
     assert stat.S_IMODE((home / "rules.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
@@ -77,27 +77,27 @@ def test_project_rules_hold_in_their_project_only(home: Path, tmp_path: Path) ->
     book = RuleBook(home)
     rule = book.add(allow("make test", scope="project", root=str(tmp_path / "link")))
     assert rule.root == str(one)
-    assert book.of(str(one)) == book.of(str(tmp_path / "link")) == (rule,)
-    assert book.of(str(other_root)) == ()
+    assert book.list_applicable(str(one)) == book.list_applicable(str(tmp_path / "link")) == (rule,)
+    assert book.list_applicable(str(other_root)) == ()
 
 
 def test_the_same_rule_again_moves_its_expiry(home: Path) -> None:
     clock = ManualClock()
     book = RuleBook(home, clock)
     book.add(allow("make test", scope="user", expires_ms=clock.now_ms() + 1_000))
-    assert len(book.of("/x")) == 1
+    assert len(book.list_applicable("/x")) == 1
     clock.advance(2)
-    assert book.of("/x") == ()
+    assert book.list_applicable("/x") == ()
     book.add(allow("make test", scope="user"))
-    assert len(book.all()) == len(book.of("/x")) == 1
+    assert len(book.list_rules()) == len(book.list_applicable("/x")) == 1
 
 
 def test_revoked_is_gone_and_known_to_all_at_once(home: Path) -> None:
     one, other_book = RuleBook(home), RuleBook(home)
     rule = one.add(allow("make test", scope="user"))
-    assert other_book.of("/x") == (rule,)
+    assert other_book.list_applicable("/x") == (rule,)
     assert one.revoke(rule.id) == rule
-    assert other_book.of("/x") == ()
+    assert other_book.list_applicable("/x") == ()
     with pytest.raises(NotFound):
         other_book.revoke(rule.id)
 
@@ -119,7 +119,7 @@ def _write_rules(home: Path, content: bytes) -> Path:
 async def test_a_damaged_book_allows_nothing(home: Path, content: bytes) -> None:
     book = RuleBook(_write_rules(home, content))
     with pytest.raises(ConfigError, match="damaged"):
-        book.all()
+        book.list_rules()
     judge = Judge("/x", StandardPolicy(book), mode="autopilot")
     assert await judge("ls") == "deny"
 
@@ -130,11 +130,11 @@ def test_a_damaged_rule_does_not_hide_the_others_from_a_person(home: Path) -> No
         (home / "rules.json").unlink(missing_ok=True)
         home.exists() and home.rmdir()
         book = RuleBook(_write_rules(home, b'{"rules": [' + bad + b", " + good + b"]}"))
-        rules, damage = book.readable()
+        rules, damage = book.list_readable()
         assert [rule.pattern for rule in rules] == ["git push *"]
         assert "is damaged" in damage
     home.joinpath("rules.json").write_bytes(b"{")
-    assert RuleBook(home).readable()[0] == []
+    assert RuleBook(home).list_readable()[0] == []
 
 
 @pytest.mark.parametrize("expires_ms", [-1, 863_999_999_999_999_913_600_000, 253_370_764_800_001])
@@ -149,7 +149,7 @@ async def test_a_book_that_others_can_write_allows_nothing(home: Path) -> None:
     book.add(allow("make test", scope="user"))
     os.chmod(home / "rules.json", 0o666)
     with pytest.raises(ConfigError, match="others"):
-        RuleBook(home).all()
+        RuleBook(home).list_rules()
     assert await Judge("/x", StandardPolicy(RuleBook(home)))("make test") == "deny"
 
 
@@ -157,8 +157,8 @@ def test_a_home_inside_the_project_allows_nothing(tmp_path: Path) -> None:  # S-
     book = RuleBook(tmp_path / "project" / "home")
     book.add(allow("make test", scope="user"))
     book.add(Rule("deny", "run_command", "git push *", "user"))
-    assert [rule.effect for rule in book.of(str(tmp_path / "project"))] == ["deny"]
-    assert len(book.of(str(tmp_path / "elsewhere"))) == 2
+    assert [rule.effect for rule in book.list_applicable(str(tmp_path / "project"))] == ["deny"]
+    assert len(book.list_applicable(str(tmp_path / "elsewhere"))) == 2
 
 
 @pytest.mark.parametrize("point", ["home.before_replace:rules.json", "home.after_replace:rules.json"])
@@ -167,7 +167,7 @@ def test_a_change_is_made_or_not(home: Path, point: str) -> None:
     first = book.add(allow("make test", scope="user"))
     with faults(f"raise@{point}"), pytest.raises(InjectedFault):
         book.add(allow("make lint", scope="user"))
-    rules = RuleBook(home).all()
+    rules = RuleBook(home).list_rules()
     assert rules[0] == first
     assert len(rules) == (1 if "before" in point else 2)
     RuleBook(home).add(allow("make docs", scope="user"))
@@ -186,14 +186,14 @@ def test_several_processes_write_at_once(home: Path) -> None:
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert len({rule.pattern for rule in RuleBook(home).all()}) == 60
+    assert len({rule.pattern for rule in RuleBook(home).list_rules()}) == 60
 
 
 def _as_nobody(home: Path) -> None:
     os.setgid(65534)
     os.setuid(65534)
     rule = RuleBook(home / "own").add(allow("make test", scope="user"))
-    assert RuleBook(home / "own").of("/x") == (rule,)
+    assert RuleBook(home / "own").list_applicable("/x") == (rule,)
     try:
         RuleBook(home / "roots").add(allow("make test", scope="user"))
     except ConfigError:

@@ -79,7 +79,7 @@ def test_a_file_that_comes_at_once_is_found(project: Project, monkeypatch: pytes
     for path in (".env", "deep/.netrc", "deep/down/.env"):
         (project.root / path).unlink()
     project.secrets()
-    secret_files._search_of.cache_clear()
+    secret_files._get_search.cache_clear()
     for number in range(3):
         project.write(f"folder{number}/.env")
         assert len(project.secrets()) == number + 1

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.policy.kit import SPECS, Judge, allow, ask, call, deny
-from treadle.adapters.policy.changes import act_of
+from treadle.adapters.policy.changes import find_act
 from treadle.adapters.policy.standard import StandardPolicy
 from treadle.ports.policy import Policy
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.protocol.permissions import Rule
-from treadle.protocol.tools import ToolSpec, effect_of
+from treadle.protocol.tools import ToolSpec, predict_effect
 
 HARMLESS, MEDIUM, HIGH, CRITICAL = "ls -l", "make test", "sudo make install", "rm -rf /"
 
@@ -313,9 +313,9 @@ async def test_nothing_is_offered_for_interpreters_wrappers_and_several_commands
 
 
 def test_only_the_argument_that_a_spec_names_is_a_command() -> None:  # S-05: a nameless one is not
-    assert act_of(SPECS["theirs"], call("theirs", **{"": "ls"})).kind == "other"
-    assert effect_of(SPECS["theirs"], {"": "ls"}) == "execute"
-    assert effect_of(SPECS["run_command"], {"command": "ls"}) == "read"
+    assert find_act(SPECS["theirs"], call("theirs", **{"": "ls"})).kind == "other"
+    assert predict_effect(SPECS["theirs"], {"": "ls"}) == "execute"
+    assert predict_effect(SPECS["run_command"], {"command": "ls"}) == "read"
 
 
 async def test_input_to_a_running_program_is_judged_as_a_command() -> None:

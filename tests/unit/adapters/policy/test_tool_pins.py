@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from treadle.adapters.policy.rules import ToolPins, pin_of
+from treadle.adapters.policy.rules import ToolPins, make_pin
 from treadle.errors import ConfigError
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec
@@ -13,7 +13,7 @@ from treadle.protocol.tools import ToolSpec
 NOTE = ToolSpec("odd__note", "Write a note.", {"type": "object"}, server="odd")
 CHANGED = replace(NOTE, description="Write a note, and more.")
 WIDE = Rule("allow", "mcp:odd__*", id="r_wide")
-EXACT = Rule("allow", "odd__note", id="r_exact", pin=pin_of(NOTE))
+EXACT = Rule("allow", "odd__note", id="r_exact", pin=make_pin(NOTE))
 
 
 @pytest.mark.parametrize("more", [{"description": "x"}, {"parameters": {"type": "object", "properties": {"a": {}}}}])
@@ -29,7 +29,7 @@ def test_a_rule_without_a_pin_is_pinned_at_its_first_use_for_all_processes(tmp_p
     later = ToolPins(tmp_path)
     assert later.find_holding([WIDE], NOTE) == WIDE
     assert later.find_holding([WIDE], CHANGED) is None
-    assert "-Write a note.\n+Write a note, and more.\n" in later.difference(WIDE, CHANGED)
+    assert "-Write a note.\n+Write a note, and more.\n" in later.render_difference(WIDE, CHANGED)
     other_tool = replace(NOTE, name="odd__look")
     assert later.find_holding([WIDE], other_tool) == WIDE  # its own first use
 
@@ -39,7 +39,7 @@ def test_a_wide_rule_does_not_take_a_changed_tool_for_a_new_one(tmp_path: Path) 
     assert pins.find_holding([WIDE, EXACT], CHANGED) is None  # the exact rule knows another version
     assert pins.find_holding([WIDE, EXACT], NOTE) == EXACT
     assert pins.find_holding([WIDE], CHANGED) is None  # pinned beside the exact one, also when that is gone
-    renewed = replace(EXACT, pin=pin_of(CHANGED))
+    renewed = replace(EXACT, pin=make_pin(CHANGED))
     assert pins.find_holding([WIDE, renewed], CHANGED) == renewed
 
 
@@ -49,7 +49,7 @@ def test_without_a_file_pins_last_as_long_as_the_process(tmp_path: Path) -> None
         pins.keep_text(NOTE)
         assert pins.find_holding([WIDE], NOTE) == WIDE
         assert pins.find_holding([WIDE], CHANGED) is None
-        assert "+Write a note, and more." in pins.difference(WIDE, CHANGED)
+        assert "+Write a note, and more." in pins.render_difference(WIDE, CHANGED)
 
 
 def test_damaged_pins_allow_nothing(tmp_path: Path) -> None:

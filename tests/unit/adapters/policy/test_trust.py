@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.models.providers import SERVERS, recipient
+from treadle.adapters.models.providers import SERVERS, describe_recipient
 from treadle.adapters.models.registry import PROVIDERS
 from treadle.adapters.policy.trust import MAX_BYTES, Consent, Trust, read
 from treadle.errors import InvalidInput, NotFound
@@ -103,10 +103,10 @@ def test_a_setting_accepts_beforehand(tmp_path: Path, accepted: str) -> None:
     ],
 )
 def test_who_gets_to_see_it(ref: str, env: dict[str, str], expected: str) -> None:
-    assert recipient(ref, env) == expected
+    assert describe_recipient(ref, env) == expected
 
 
 def test_every_provider_is_judged() -> None:
     here = {"local", "recorded", "scripted", "ollama", "llamacpp", "lmstudio", "vllm"}
     for provider in (*PROVIDERS, *SERVERS):
-        assert bool(recipient(f"{provider}:x", {})) is (provider not in here), provider
+        assert bool(describe_recipient(f"{provider}:x", {})) is (provider not in here), provider

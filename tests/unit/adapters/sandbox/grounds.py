@@ -200,7 +200,7 @@ def missing(level: str, user: int | None = None) -> str:
                 "" if _runs(user, "--overlay-src", "root", "--overlay", "upper", "work", "/mnt") else "no overlays here"
             )
         case "landlock":
-            return "" if landlock.version() >= landlock.OLDEST else "the kernel has no Landlock"
+            return "" if landlock.read_version() >= landlock.OLDEST else "the kernel has no Landlock"
     return ""
 
 

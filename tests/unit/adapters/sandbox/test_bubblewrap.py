@@ -16,7 +16,7 @@ import pytest
 
 from tests.unit.adapters.sandbox.grounds import WAIT_S, Grounds, missing, only_filtered
 from treadle.adapters.sandbox import landlock, places
-from treadle.adapters.sandbox.bubblewrap import Bubblewrap, listening
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap, list_listening_sockets
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Unwritable, View
 
@@ -255,11 +255,11 @@ def test_sockets_of_daemons_are_closed_however_young(bubblewrap: Grounds) -> Non
             server.bind(str(path))
             server.listen()
         os.utime(old, (1, 1))
-        assert {str(old), str(young)} <= listening()
+        assert {str(old), str(young)} <= list_listening_sockets()
         for path in (old, young):
             assert bubblewrap.run(LEVEL, connecting(f"'{path}'")).stdout == ""
     old.unlink()
-    assert str(old) not in listening()
+    assert str(old) not in list_listening_sockets()
 
 
 def test_a_socket_that_was_bound_by_a_relative_path_is_closed(bubblewrap: Grounds) -> None:  # S-18
@@ -269,7 +269,7 @@ def test_a_socket_that_was_bound_by_a_relative_path_is_closed(bubblewrap: Ground
     with subprocess.Popen(line, cwd=path.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         assert daemon.stdout is not None
         assert daemon.stdout.readline()
-        assert str(path) in listening()
+        assert str(path) in list_listening_sockets()
         assert bubblewrap.run(LEVEL, connecting(f"'{path}'")).stdout == ""
         daemon.communicate(b"\n")
 
@@ -310,7 +310,7 @@ def test_a_caller_that_covers_sockets_itself_needs_no_program_for_it(bubblewrap:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        sockets = sandbox.sockets_to_cover(bubblewrap.confinement())
+        sockets = sandbox.list_sockets_to_cover(bubblewrap.confinement())
         assert str(path) in sockets
         lines = [
             sandbox.wrap(["true"], bubblewrap.confinement(covered_sockets=covered), str(bubblewrap.root))
@@ -320,7 +320,7 @@ def test_a_caller_that_covers_sockets_itself_needs_no_program_for_it(bubblewrap:
 
 
 def test_with_the_network_abstract_sockets_are_closed(bubblewrap: Grounds) -> None:  # S-18
-    if landlock.version() < landlock.SCOPES:
+    if landlock.read_version() < landlock.SCOPES:
         pytest.skip("this kernel's Landlock does not know abstract sockets")
     name = f"treadle-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
@@ -361,7 +361,7 @@ def test_a_terminal_of_its_own_is_its_to_control(bubblewrap: Grounds) -> None:
     def run(terminal: bool) -> bytes:
         line = bubblewrap.line(LEVEL, "(: < /dev/tty) && echo mine", bubblewrap.confinement(terminal=terminal))
         master, slave = pty.openpty()
-        line = bubblewrap.launcher.line("become.take_terminal", {"terminal": 0, "take": termios.TIOCSCTTY}, line)
+        line = bubblewrap.launcher.build_line("become.take_terminal", {"terminal": 0, "take": termios.TIOCSCTTY}, line)
         with subprocess.Popen(line, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as process:
             os.close(slave)
             output = b""

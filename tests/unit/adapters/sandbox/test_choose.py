@@ -23,7 +23,7 @@ from treadle.adapters.sandbox.choose import (
     examine,
     load_findings,
 )
-from treadle.adapters.sandbox.probe import bubblewrap_version, examine_level
+from treadle.adapters.sandbox.probe import examine_level, read_bubblewrap_version
 from treadle.adapters.sandbox.trial_folders import ESCAPES, EscapeResult, LevelReport
 from treadle.errors import SandboxError
 
@@ -264,5 +264,5 @@ def test_a_bubblewrap_that_is_too_old_or_absent(place: Grounds) -> None:
     old = script(place.folder / "bwrap", "echo bubblewrap 0.4.1")
     assert "version 0.4.1, 0.8 is needed" in examine_level("bubblewrap", old, place.folder).failure
     assert "there is no bwrap" in examine_level("bubblewrap", "", place.folder).failure
-    assert bubblewrap_version(script(place.folder / "odd", "echo hello")) == (0,)
-    assert bubblewrap_version("/nonexistent") == (0,)
+    assert read_bubblewrap_version(script(place.folder / "odd", "echo hello")) == (0,)
+    assert read_bubblewrap_version("/nonexistent") == (0,)

@@ -104,7 +104,7 @@ def test_all_in_it_end_at_one_stroke_and_its_limits_are_the_kernels(delegated_gr
         assert (folder / "pids.max").read_text() == "100\n"
     if "memory" in controllers:
         assert int((folder / "memory.max").read_text()) == LIMITS["memory"]
-    assert not group.out_of_memory()
+    assert not group.is_out_of_memory()
     group.kill()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
@@ -151,4 +151,4 @@ def test_without_one_nothing_is_touched() -> None:
     group.enter()
     group.kill()
     group.remove()
-    assert not group.out_of_memory()
+    assert not group.is_out_of_memory()

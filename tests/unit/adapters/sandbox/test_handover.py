@@ -38,9 +38,9 @@ class FixedLauncher(Launcher, frozen=True):
 
     fixed: Mapping[str, tuple[str, int]] = {}
 
-    def line(self, module: str, spec: Mapping[str, object], argv: Sequence[str] = ()) -> list[str]:
+    def build_line(self, module: str, spec: Mapping[str, object], argv: Sequence[str] = ()) -> list[str]:
         more = {"fixed": dict(self.fixed)} if module == "handover" else {}
-        return super().line(module, {**spec, **more}, argv)
+        return super().build_line(module, {**spec, **more}, argv)
 
 
 class _Page(BaseHTTPRequestHandler):

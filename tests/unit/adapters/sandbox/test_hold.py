@@ -82,7 +82,7 @@ def test_a_holder_that_was_killed_at_any_moment_is_cleaned_up_after(tmp_path: Pa
 
 def test_a_signal_as_soon_as_the_command_runs_frees_the_places(tmp_path: Path, notes: Path) -> None:
     place = tmp_path / "hooks"
-    line = Launcher().line(
+    line = Launcher().build_line(
         "hold", {"notes": str(notes), "places": [["a", str(place), None]]}, ["/bin/bash", "-c", "echo ready; sleep 60"]
     )
     line[4] = SLOW_AFTER_START + line[4]
@@ -97,7 +97,7 @@ def test_a_signal_as_soon_as_the_command_runs_frees_the_places(tmp_path: Path, n
 
 
 def test_a_signal_after_the_command_has_ended_goes_nowhere(notes: Path) -> None:
-    line = Launcher().line(
+    line = Launcher().build_line(
         "hold", {"notes": str(notes), "places": []}, ["/bin/bash", "-c", "sleep 2 & echo $$; exit 3"]
     )
     line[4] = WATCHES_SIGNALS + line[4]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.sandbox.places import private_home
+from treadle.adapters.sandbox.places import find_private_home
 from treadle.base.file_system import is_below
 from treadle.ports.sandbox import PrivateHome
 
@@ -21,7 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def find_home(home: Path, root: Path | None = None, *extra_paths: str, **env: str) -> PrivateHome:
-    home_view = private_home(str(root or home / "project"), {"HOME": str(home), **env}, extra_paths)
+    home_view = find_private_home(str(root or home / "project"), {"HOME": str(home), **env}, extra_paths)
     assert home_view is not None
     return home_view
 
@@ -74,7 +74,7 @@ def test_what_the_user_adds_and_the_keys_in_it(home: Path) -> None:
 
 def test_a_project_that_is_a_home_or_holds_one(home: Path) -> None:
     for root in (home, home.parent):
-        assert private_home(str(root), {"HOME": str(home)}) is None
+        assert find_private_home(str(root), {"HOME": str(home)}) is None
 
 
 def test_the_repository_around_the_project(home: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_file_that_names_a_repository_opens_no_other_folder(home: Path) -> Non
 def test_a_home_by_another_name(home: Path, tmp_path: Path) -> None:
     make(home, ".pyenv/version")
     (tmp_path / "link").symlink_to(home)
-    home_view = private_home(str(home / "project"), {"HOME": str(tmp_path / "link")})
+    home_view = find_private_home(str(home / "project"), {"HOME": str(tmp_path / "link")})
     assert home_view is not None
     assert home_view.path == str(home)
     assert f"{home}/.pyenv" in home_view.visible

@@ -42,7 +42,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_without_limits_nothing_is_looked_at() -> None:
     watch = limits.Watch(NONE, ".")
     assert watch.next is None
-    assert watch.earlier(3.0) == 3.0
+    assert watch.choose_earlier(3.0) == 3.0
     assert watch.look() == ""
 
 

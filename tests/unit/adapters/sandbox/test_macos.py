@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.adapters.sandbox.macos import BINARY, SandboxExec, profile
+from treadle.adapters.sandbox.macos import BINARY, SandboxExec, render_profile
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Confinement, Hosts, PrivateHome, Unwritable
 
@@ -13,16 +13,16 @@ WHOLE = Confinement(
 
 
 def test_everything_is_unwritable_but_the_root_and_what_was_named() -> None:
-    lines = profile(WHOLE, "/private/tmp/x").splitlines()
+    lines = render_profile(WHOLE, "/private/tmp/x").splitlines()
     assert lines[:3] == ["(version 1)", "(allow default)", "(deny file-write*)"]
     for path in (ROOT, "/opt/cache", "/private/tmp/x"):
         assert f'(allow file-write* (subpath "{path}"))' in lines
-    unwritable = profile(Confinement(root=ROOT, mount=Unwritable()))
+    unwritable = render_profile(Confinement(root=ROOT, mount=Unwritable()))
     assert f'(subpath "{ROOT}")' not in unwritable
 
 
 def test_refusals_stand_last_because_the_last_rule_counts() -> None:
-    lines = profile(WHOLE).splitlines()
+    lines = render_profile(WHOLE).splitlines()
     protected = lines.index(f'(deny file-write* (subpath "{ROOT}/.git/hooks"))')
     assert protected > lines.index(f'(allow file-write* (subpath "{ROOT}"))')
     assert lines[protected + 1] == f'(deny file-write-unlink (literal "{ROOT}/.git"))'
@@ -30,16 +30,16 @@ def test_refusals_stand_last_because_the_last_rule_counts() -> None:
 
 
 def test_the_network_is_closed_unless_it_is_allowed() -> None:
-    assert "(deny network*)" in profile(WHOLE)
-    allowed = profile(Confinement(root=ROOT, network=AllHosts()))
+    assert "(deny network*)" in render_profile(WHOLE)
+    allowed = render_profile(Confinement(root=ROOT, network=AllHosts()))
     with pytest.raises(SandboxError, match="only bubblewrap can"):
-        profile(Confinement(root=ROOT, network=Hosts(("pypi",), "/log")))
+        render_profile(Confinement(root=ROOT, network=Hosts(("pypi",), "/log")))
     assert "(deny network*)" not in allowed
     assert "(deny network-outbound (remote unix-socket))" in allowed  # Docker's is no network
 
 
 def test_paths_are_quoted() -> None:
-    assert r'(subpath "/a \"b\" \\c")' in profile(Confinement(root='/a "b" \\c'))
+    assert r'(subpath "/a \"b\" \\c")' in render_profile(Confinement(root='/a "b" \\c'))
 
 
 def test_the_command_line() -> None:
@@ -50,7 +50,7 @@ def test_the_command_line() -> None:
 
 def test_homes_are_closed_but_for_what_is_visible_in_them() -> None:  # S-18
     home = PrivateHome("/Users/me", ("/Users/me", "/Users"), ("/Users/me/.pyenv",), keys=("/Users/me/.pyenv/a.key",))
-    lines = profile(Confinement(root=ROOT, home=home)).splitlines()
+    lines = render_profile(Confinement(root=ROOT, home=home)).splitlines()
     denial_index = lines.index('(deny file-read* (subpath "/Users/me"))')
     for path in (ROOT, "/Users/me/.pyenv"):
         assert lines.index(f'(allow file-read* (subpath "{path}"))') > denial_index

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from treadle.adapters.sandbox.proxy import HEAD_SIZE, LIMITS, Journal, Proxy, ProxyLimits
-from treadle.adapters.tools.builtin.command.network import reached_hosts
+from treadle.adapters.tools.builtin.command.network import read_reached_hosts
 from treadle.base.stream_server import start_stream_server
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -105,7 +105,7 @@ async def test_a_host_is_logged_when_it_is_reached_whatever_comes_after(tmp_path
         reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
         writer.write(b"CONNECT WEB.test:443 HTTP/1.1\r\n\r\n")
         assert b"200" in await reader.readline()
-        assert reached_hosts(str(tmp_path / "network"), ("web.test",)) == ("web.test",)  # while it is open
+        assert read_reached_hosts(str(tmp_path / "network"), ("web.test",)) == ("web.test",)  # while it is open
         await _close(writer)
 
 

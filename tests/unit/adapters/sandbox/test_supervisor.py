@@ -143,7 +143,7 @@ async def test_a_supervisor_that_comes_late_starts_nothing(commands: SupervisedC
     command, _ = await run(commands, f"echo ran >> {tmp_path}/counter")
     await until(lambda: names.is_locked(command.folder) is False)
     os.unlink(f"{command.folder}/{names.EXIT}")
-    assert names.look(command.folder) == names.LOST
+    assert names.read_state(command.folder) == names.LOST
     await commands._launch(command.folder)
     assert (tmp_path / "counter").read_text() == "ran\n"
 
@@ -205,7 +205,7 @@ async def test_a_time_out_ends_all_of_it(commands: SupervisedCommands, script: s
 
 def _find_marked_processes(command: Command) -> list[str]:
     """Return the processes that still carry the command's mark in their environment."""
-    mark = command._job()["env"]["TREADLE_CALL"].encode()  # type: ignore[attr-defined]
+    mark = command._read_job()["env"]["TREADLE_CALL"].encode()  # type: ignore[attr-defined]
     pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and alive(int(entry)):
@@ -218,7 +218,7 @@ def _find_marked_processes(command: Command) -> list[str]:
 async def test_a_daemon_ends_with_its_command_and_it_is_said(commands: SupervisedCommands) -> None:  # S-14, fault 12
     command, outcome = await run(commands, "setsid setsid sleep 1000 & echo $!; sleep 0.05")
     assert (outcome.ending, outcome.code, outcome.left_behind) == ("exited", 0, True)
-    assert command.shell() == b"left=sleep\0"
+    assert command.read_shell_state() == b"left=sleep\0"
     assert not _find_marked_processes(command)
 
 
@@ -271,7 +271,7 @@ async def test_what_was_prevented_never_starts(commands: SupervisedCommands, tmp
     late, outcome = await run(commands, f"touch {tmp_path}/ran")
     assert outcome.ending == "stopped"
     assert late.read(0, 10).data == b""
-    claimed = commands._path(CHAT, CallKey("2.0"))
+    claimed = commands._make_path(CHAT, CallKey("2.0"))
     commands._claim(claimed, job(f"touch {tmp_path}/ran"))
     assert await commands.find(CHAT, CallKey("2.0")) is None
     await commands.prevent(CHAT, CallKey("2.0"))
@@ -289,7 +289,7 @@ async def test_a_start_and_a_stop_that_race_leave_nothing_running(commands: Supe
         outcome = await (await starting).wait(60)
         assert outcome is not None
         assert outcome.ending == "stopped"
-    assert not await commands.running(CHAT)
+    assert not await commands.list_running(CHAT)
 
 
 async def test_what_was_forgotten_is_known_to_have_ended(commands: SupervisedCommands, tmp_path: Path) -> None:
@@ -310,15 +310,15 @@ async def test_what_runs_is_not_forgotten(commands: SupervisedCommands) -> None:
     await output(command, b"up")
     (info,) = await commands.list_commands(CHAT)
     assert (info.call, info.running, info.background, info.title) == (CALL, True, True, "a server")
-    assert await commands.running(CHAT) == [CALL]
-    assert await commands.running(ChatId("c_2")) == []
+    assert await commands.list_running(CHAT) == [CALL]
+    assert await commands.list_running(ChatId("c_2")) == []
 
 
 async def test_tidying_spares_open_calls_and_background_processes(commands: SupervisedCommands) -> None:  # S-14
     for call, background in (("1.0", False), ("2.0", False), ("3.0", True)):
         await commands.start(CHAT, CallKey(call), job("sleep 1000", background=background))
     await commands.tidy(CHAT, [CallKey("2.0")])
-    assert sorted(await commands.running(CHAT)) == ["2.0", "3.0"]
+    assert sorted(await commands.list_running(CHAT)) == ["2.0", "3.0"]
 
 
 async def test_input_comes_in_order_and_once_a_token(commands: SupervisedCommands) -> None:
@@ -432,27 +432,27 @@ async def test_news_since_the_last_look(commands: SupervisedCommands, tmp_path: 
         CHAT, CALL, job("echo one; until [ -e go ]; do sleep 0.01; done; echo two", tmp_path)
     )
     await output(command, b"one")
-    assert command.since("a") == (0, 4)
-    assert command.since("b") == (4, 4)
+    assert command.locate_new_output("a") == (0, 4)
+    assert command.locate_new_output("b") == (4, 4)
     (tmp_path / "go").touch()
     await command.wait(60)
-    assert command.since("b") == (4, 8), "asked again after a crash, it begins where it began"
-    assert command.since("c") == (8, 8)
+    assert command.locate_new_output("b") == (4, 8), "asked again after a crash, it begins where it began"
+    assert command.locate_new_output("c") == (8, 8)
 
 
 async def test_what_the_shell_tells(commands: SupervisedCommands) -> None:  # T-14
     command, _ = await run(commands, "printf told >&9", state_fd=9)
-    assert command.shell() == b"told"
+    assert command.read_shell_state() == b"told"
     cut_short, _ = await run(commands, "printf told >&9; sleep 1000", "2.0", state_fd=9, timeout_s=0.3)
-    assert cut_short.shell() == b""
+    assert cut_short.read_shell_state() == b""
     flood, outcome = await run(commands, "head -c 3000000 /dev/zero >&9; echo out", "3.0", state_fd=9, state_cap=70_000)
-    assert (flood.shell(), outcome.size) == (bytes(70_000), 4)
+    assert (flood.read_shell_state(), outcome.size) == (bytes(70_000), 4)
 
 
 async def test_no_worker_keeps_dead_supervisors(commands: SupervisedCommands) -> None:
     command, _ = await run(commands, "true")
     await until(lambda: not alive(supervisor(command)))
-    await commands.running(CHAT)
+    await commands.list_running(CHAT)
     assert commands._children == set()
 
 

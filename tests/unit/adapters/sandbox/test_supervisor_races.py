@@ -135,7 +135,7 @@ async def test_a_start_that_overtakes_a_stop_is_stopped(commands: SupervisedComm
     def strike(name: str) -> None:
         if name == "command.before_burial":
             fault_points.append(name)
-            commands._claim(commands._path(CHAT, CALL), line)
+            commands._claim(commands._make_path(CHAT, CALL), line)
 
     file_system.install_fault_hook(strike)
     await commands.prevent(CHAT, CALL)
@@ -149,7 +149,7 @@ async def test_a_stop_that_overtakes_a_start_prevents_it(commands: SupervisedCom
     line = job(f"touch {tmp_path}/ran; sleep 1000")
     for number, point in enumerate(("command.before_claim", "command.before_start")):
         call = CallKey(f"{number}.0")
-        path = commands._path(CHAT, call)
+        path = commands._make_path(CHAT, call)
 
         def strike(name: str, point: str = point, path: str = path) -> None:
             if name == point:
@@ -169,7 +169,7 @@ async def test_a_stop_at_any_moment_of_a_start(tmp_path: Path, point: str, tidyi
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job("sleep 1000")))
     await slow.wait_until_held()
     stopping = asyncio.create_task(slow.commands.tidy(CHAT, []) if tidying else slow.commands.prevent(CHAT, CALL))
-    await until(lambda: os.path.exists(f"{slow.commands._path(CHAT, CALL)}/{names.STOP}"))
+    await until(lambda: os.path.exists(f"{slow.commands._make_path(CHAT, CALL)}/{names.STOP}"))
     slow.go()
     async with asyncio.timeout(30):
         outcome = await (await starting).wait()
@@ -221,7 +221,7 @@ async def test_a_command_whose_supervisor_dies_before_it_begins_never_does(tmp_p
     slow = Slow(tmp_path / "slow", "between fork and exec")
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran")))
     child = await slow.wait_until_held()
-    folder = slow.commands._path(CHAT, CALL)
+    folder = slow.commands._make_path(CHAT, CALL)
     supervisor = owner(folder)
     os.kill(supervisor, signal.SIGKILL)
     await until(lambda: not alive(supervisor))
@@ -240,7 +240,7 @@ async def test_a_start_that_is_given_up_does_not_happen_later(
         await slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran"))
     await slow.wait_until_held()
     slow.go()
-    await until(lambda: names.look(commands._path(CHAT, CALL)) == names.ENDED)
+    await until(lambda: names.read_state(commands._make_path(CHAT, CALL)) == names.ENDED)
     assert not (tmp_path / "ran").exists()
 
 
@@ -248,7 +248,7 @@ async def test_nothing_starts_in_a_folder_that_is_gone(tmp_path: Path) -> None:
     slow = Slow(tmp_path / "slow", "before it looks for a stop")
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran")))
     supervisor = await slow.wait_until_held()
-    shutil.rmtree(slow.commands._path(CHAT, CALL))
+    shutil.rmtree(slow.commands._make_path(CHAT, CALL))
     slow.go()
     with pytest.raises(ToolError):
         await starting
@@ -274,7 +274,7 @@ def test_a_command_that_is_being_claimed_is_never_taken_for_lost(
     commands: SupervisedCommands, claim_check: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor takes the lock and writes its name between two questions of an observer."""
-    folder = commands._path(CHAT, CALL)
+    folder = commands._make_path(CHAT, CALL)
     commands._claim(folder, job("true"))
     lock = os.open(f"{folder}/{names.LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
     check_count, real = 0, os.path.exists
@@ -289,25 +289,25 @@ def test_a_command_that_is_being_claimed_is_never_taken_for_lost(
 
     with monkeypatch.context() as patched:
         patched.setattr(os.path, "exists", exists)
-        state = names.look(folder)
+        state = names.read_state(folder)
     os.close(lock)
     assert state in (names.UNSTARTED, names.RUNNING)
 
 
 def test_a_look_that_fails_does_not_take_a_command_for_lost(commands: SupervisedCommands) -> None:
-    folder = commands._path(CHAT, CALL)
+    folder = commands._make_path(CHAT, CALL)
     commands._claim(folder, job("true"))
     Path(f"{folder}/{names.OWNER}").touch()
     with open(f"{folder}/{names.LOCK}", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert names.look(folder) == names.RUNNING
+        assert names.read_state(folder) == names.RUNNING
         most = resource.getrlimit(resource.RLIMIT_NOFILE)
         free = os.open(os.devnull, os.O_RDONLY)
         os.close(free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, most[1]))
         try:
             with pytest.raises(OSError, match="Too many open files"):
-                names.look(folder)
+                names.read_state(folder)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
@@ -335,7 +335,7 @@ async def test_what_is_forgotten_while_others_wait_and_stop(commands: Supervised
     waiting = [asyncio.create_task(one.wait()) for one in (command, adopted, adopted)]
     await asyncio.sleep(0)
     (tmp_path / "go").touch()
-    await until(lambda: names.look(command.folder) == names.ENDED)
+    await until(lambda: names.read_state(command.folder) == names.ENDED)
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))
     async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [CommandExit("exited", 3)] * 3
@@ -384,7 +384,7 @@ async def test_a_full_disk_does_not_lose_a_command_that_ended(tmp_path: Path, ca
     assert outcome is not None
     assert (outcome.ending, outcome.code, outcome.size) == ("exited", 3, 100_000)
     is_state_lost = call == "open"
-    assert command.shell() == (b"" if is_state_lost else b"folder")
+    assert command.read_shell_state() == (b"" if is_state_lost else b"folder")
     assert ("No space left" in outcome.error) == is_state_lost
     await commands.close()
 

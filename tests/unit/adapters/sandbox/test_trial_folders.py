@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from treadle.adapters.sandbox.trial_folders import MARK, sweep_trial_folders, trial_folder
+from treadle.adapters.sandbox.trial_folders import MARK, open_trial_folder, sweep_trial_folders
 
 HOLD = """
 import sys, time
-from treadle.adapters.sandbox.trial_folders import trial_folder
-with trial_folder("trial-", sys.argv[1]) as folder:
+from treadle.adapters.sandbox.trial_folders import open_trial_folder
+with open_trial_folder("trial-", sys.argv[1]) as folder:
     print(folder, flush=True)
     time.sleep(600)
 """
@@ -33,7 +33,7 @@ def test_the_folder_of_a_killed_process_is_removed_and_no_other(tmp_path: Path) 
     assert sweep_trial_folders("trial-", str(tmp_path)) == 0  # its process lives
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    with trial_folder("trial-", str(tmp_path)) as own_folder:
+    with open_trial_folder("trial-", str(tmp_path)) as own_folder:
         assert not folder.exists()
         assert Path(own_folder).is_dir()
         make_old(Path(own_folder))

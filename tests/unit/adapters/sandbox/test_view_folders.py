@@ -12,7 +12,7 @@ from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.adapters.sandbox.trial_folders import view_works
+from treadle.adapters.sandbox.trial_folders import can_make_view
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import Confinement, Sandbox
@@ -36,7 +36,7 @@ async def test_the_folder_is_there_when_the_command_starts(commands: SupervisedC
     root = tmp_path / "root"
     root.mkdir()
     root.chmod(0o2750)
-    view = Path(commands.view(CHAT, CallKey("1.0")))
+    view = Path(commands.locate_view(CHAT, CallKey("1.0")))
     command = await commands.start(CHAT, CallKey("1.0"), job(root, f"ls {view}; stat -c %a {view}/upper"))
     await command.wait()
     assert command.read(0, 999).data == b"began\nupper\nwork\n2750\n"
@@ -44,11 +44,11 @@ async def test_the_folder_is_there_when_the_command_starts(commands: SupervisedC
     assert int(wall) > int(steady) > 0
     plain = await commands.start(CHAT, CallKey("2.0"), job(root, view=False))
     await plain.wait()
-    assert not os.path.isdir(commands.view(CHAT, CallKey("2.0")))  # noqa: ASYNC240
+    assert not os.path.isdir(commands.locate_view(CHAT, CallKey("2.0")))  # noqa: ASYNC240
 
 
 async def test_it_goes_with_what_is_known_of_the_command(commands: SupervisedCommands, tmp_path: Path) -> None:
-    view = commands.view(CHAT, CallKey("1.0"))
+    view = commands.locate_view(CHAT, CallKey("1.0"))
     shut = f"mkdir -p {view}/upper/a/b; touch {view}/upper/a/b/c; chmod 0 {view}/upper/a/b {view}/upper/a {view}/work"
     command = await commands.start(CHAT, CallKey("1.0"), job(tmp_path, shut))
     await command.wait()
@@ -63,16 +63,18 @@ async def test_attempts_of_an_open_call_are_not_tidied_away(commands: Supervised
     for key in ("1.0~2", "2.0~2"):
         await commands.start(CHAT, CallKey(key), job(tmp_path, "sleep 1000"))
     await commands.tidy(CHAT, [CallKey("1.0")])
-    assert await commands.running(CHAT) == ["1.0~2"]
+    assert await commands.list_running(CHAT) == ["1.0~2"]
 
 
 async def test_only_the_first_is_told(commands: SupervisedCommands, tmp_path: Path) -> None:
     command = await commands.start(CHAT, CallKey("1.0"), job(tmp_path))
-    first_flags = await asyncio.gather(*(asyncio.to_thread(command.first, f"{number}.0") for number in range(8)))
+    first_flags = await asyncio.gather(
+        *(asyncio.to_thread(command.is_first_token, f"{number}.0") for number in range(8))
+    )
     assert sum(first_flags) == 1
     first = f"{first_flags.index(True)}.0"
-    assert await asyncio.to_thread(command.first, first)
-    assert not await asyncio.to_thread(command.first, "9.0")
+    assert await asyncio.to_thread(command.is_first_token, first)
+    assert not await asyncio.to_thread(command.is_first_token, "9.0")
 
 
 async def test_what_was_started_before_the_machine_was_is_not_present(
@@ -86,7 +88,7 @@ async def test_what_was_started_before_the_machine_was_is_not_present(
 
 
 def _age(job: Path) -> None:
-    job.write_bytes(job.read_bytes().replace(names.boot().encode(), b"0" * len(names.boot())))
+    job.write_bytes(job.read_bytes().replace(names.read_boot_id().encode(), b"0" * len(names.read_boot_id())))
 
 
 @pytest.mark.parametrize("user", [None, NOBODY])
@@ -146,11 +148,11 @@ def test_a_view_is_tried_and_not_believed(tmp_path: Path) -> None:
     from treadle.adapters.sandbox.choose import choose
 
     folder = tmp_path / "folder"
-    assert not view_works(NoSandbox(), str(tmp_path), str(folder))
+    assert not can_make_view(NoSandbox(), str(tmp_path), str(folder))
     broken: Sandbox = Broken()
-    assert not view_works(broken, str(tmp_path), str(folder))
+    assert not can_make_view(broken, str(tmp_path), str(folder))
     if not missing("view"):
         root = tmp_path / "root"
         root.mkdir()
-        assert view_works(choose(shared_home()).sandbox, str(root), str(folder))
+        assert can_make_view(choose(shared_home()).sandbox, str(root), str(folder))
     assert not folder.exists() or os.listdir(folder) == []

@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.adapters.tools.contexts import context_with
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.registry import Tools
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 
-TOOLS = Tools(builtins(context_with(MemoryStore())))
+TOOLS = Tools(make_builtin_tools(context_with(MemoryStore())))
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_other_names_are_understood(name: str, arguments: dict[str, Any], read: 
     tool = TOOLS.find(name, ChatOptions())
     assert tool is not None
     assert not isinstance(tool, ToolSpec)
-    assert TOOLS.arguments(tool.spec, msgspec.json.encode(arguments).decode()) == read
+    assert TOOLS.parse_arguments(tool.spec, msgspec.json.encode(arguments).decode()) == read

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.function import tool
 from treadle.adapters.tools.registry import ALIASES, Tools
@@ -40,24 +40,24 @@ def weather(city: str, days: int = 1) -> str:
 
 @pytest.fixture
 def tools() -> Tools:
-    return Tools(builtins(ToolContext(Root, MemoryStore())), [weather])
+    return Tools(make_builtin_tools(ToolContext(Root, MemoryStore())), [weather])
 
 
 def names(tools: Tools, options: ChatOptions) -> list[str]:
-    return [spec.name for spec in tools.specs(options)]
+    return [spec.name for spec in tools.list_specs(options)]
 
 
 def test_the_order_is_stable_and_dynamic_tools_come_last(tools: Tools) -> None:  # L-21
     checked: Toolset = tools
     options = ChatOptions(interactive=True, dynamic_tools=(DynamicTool("zeta"), DynamicTool("alpha")))
     expected_names = [*BUILTIN, "weather", "ask_user", "zeta", "alpha"]
-    assert [spec.name for spec in checked.specs(options)] == expected_names
+    assert [spec.name for spec in checked.list_specs(options)] == expected_names
     again = msgspec.convert(msgspec.to_builtins(options), ChatOptions)
-    assert msgspec.json.encode(tools.specs(again)) == msgspec.json.encode(tools.specs(options))
+    assert msgspec.json.encode(tools.list_specs(again)) == msgspec.json.encode(tools.list_specs(options))
 
 
 def test_what_rules_take_a_tool_for_is_what_its_spec_says(tools: Tools) -> None:
-    specs = {spec.name: spec for spec in tools.specs(ChatOptions(interactive=True))}
+    specs = {spec.name: spec for spec in tools.list_specs(ChatOptions(interactive=True))}
     assert {name for name, spec in specs.items() if spec.effect == "edit"} == EDIT_TOOLS
     assert [name for name, spec in specs.items() if spec.command_argument] == [COMMAND_TOOL]
     assert [name for name, spec in specs.items() if spec.input_argument] == [INPUT_TOOL]
@@ -73,12 +73,12 @@ def test_a_spec_that_reads_says_so_in_both_ways() -> None:
 
 def test_the_same_options_cost_nothing(tools: Tools) -> None:
     options = ChatOptions()
-    assert tools.specs(options) is tools.specs(options)
+    assert tools.list_specs(options) is tools.list_specs(options)
 
 
 def test_the_cache_is_bounded_and_never_mixes_options_up(tools: Tools) -> None:
     for number in range(3_000):
-        assert len(tools.specs(ChatOptions(interactive=number % 2 == 0))) == len(BUILTIN) + 1 + (number % 2 == 0)
+        assert len(tools.list_specs(ChatOptions(interactive=number % 2 == 0))) == len(BUILTIN) + 1 + (number % 2 == 0)
     assert len(tools._tables) <= 1_024
 
 
@@ -87,7 +87,7 @@ def test_the_filter(tools: Tools) -> None:
     assert names(tools, options) == ["read_file", "run_command", "weather"]
     assert tools.find("write_file", options) is None
     assert tools.find("create_file", options) is None
-    assert tools.warnings(options) == ("There is no tool 'nonsense' to enable.",)
+    assert tools.list_warnings(options) == ("There is no tool 'nonsense' to enable.",)
     assert names(tools, ChatOptions(tools=())) == []
     assert names(tools, ChatOptions(tools=("list_files",))) == ["list_directory"]
 
@@ -127,7 +127,7 @@ def test_an_alias_never_shadows_a_clients_tool(tools: Tools) -> None:  # T-09
 def test_a_builtin_wins_a_collision_unless_it_is_disabled(tools: Tools) -> None:
     options = ChatOptions(dynamic_tools=(DynamicTool("read_file"),))
     assert not isinstance(tools.find("read_file", options), ToolSpec)
-    assert "ignored" in tools.warnings(options)[0]
+    assert "ignored" in tools.list_warnings(options)[0]
     options = ChatOptions(tools=(), dynamic_tools=(DynamicTool("read_file"),))
     assert isinstance(tools.find("read_file", options), ToolSpec)
 
@@ -136,24 +136,24 @@ def test_unknown_names_and_bad_declarations(tools: Tools) -> None:
     for name in ("", "nonsense", "Read_File"):
         assert tools.find(name, ChatOptions()) is None
     with pytest.raises(InvalidInput):
-        tools.warnings(ChatOptions(dynamic_tools=(DynamicTool(""),)))
+        tools.list_warnings(ChatOptions(dynamic_tools=(DynamicTool(""),)))
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidInput, match="read_file"):
-        Tools(builtins(ToolContext(Root, MemoryStore())), [tool(name="read_file")(lambda: None)])
+        Tools(make_builtin_tools(ToolContext(Root, MemoryStore())), [tool(name="read_file")(lambda: None)])
     with pytest.raises(InvalidInput, match="ask_user"):
         Tools([], [tool(name="ask_user")(lambda: None)])
 
 
 def test_arguments_are_read_mended_and_checked(tools: Tools) -> None:  # T-12
     spec = weather.spec
-    assert tools.arguments(spec, '{"city": "Rome", "days": "3"}') == {"city": "Rome", "days": 3}
-    problem_text = tools.arguments(spec, '{"city": 7.5}')
+    assert tools.parse_arguments(spec, '{"city": "Rome", "days": "3"}') == {"city": "Rome", "days": 3}
+    problem_text = tools.parse_arguments(spec, '{"city": 7.5}')
     assert isinstance(problem_text, str)
     assert "`city` must be a string" in problem_text
-    assert isinstance(tools.arguments(spec, '{"city"'), str)
-    problem_text = tools.arguments(spec, "{}")
+    assert isinstance(tools.parse_arguments(spec, '{"city"'), str)
+    problem_text = tools.parse_arguments(spec, "{}")
     assert isinstance(problem_text, str)
     assert "`city` is missing" in problem_text
 
@@ -161,7 +161,7 @@ def test_arguments_are_read_mended_and_checked(tools: Tools) -> None:  # T-12
 def test_every_spec_is_a_schema_that_providers_take(tools: Tools) -> None:
     import jsonschema_rs
 
-    for spec in tools.specs(ChatOptions(interactive=True)):
+    for spec in tools.list_specs(ChatOptions(interactive=True)):
         jsonschema_rs.validator_for(spec.parameters, offline=True)
         assert spec.parameters["additionalProperties"] is False
         assert "$ref" not in str(spec.parameters)

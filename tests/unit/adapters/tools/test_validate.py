@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.tools.validate import MAX_ARGUMENTS, MAX_DEPTH, coerce, parse, problem, schema_problem
+from treadle.adapters.tools.validate import MAX_ARGUMENTS, MAX_DEPTH, coerce, find_problem, find_schema_problem, parse
 from treadle.protocol.tools import ToolSpec
 
 SCHEMA: dict[str, Any] = {
@@ -108,34 +108,34 @@ def test_parse_reads_back_what_was_written(value: dict[str, Any]) -> None:
     ],
 )
 def test_problems_say_field_expectation_and_what_was_sent(arguments: Any, words: list[str]) -> None:
-    problem_text = problem(SCHEMA, arguments)
+    problem_text = find_problem(SCHEMA, arguments)
     for word in words:
         assert word in problem_text
 
 
 def test_no_problem() -> None:
-    assert problem(SCHEMA, {"path": "a", "count": 1, "tags": [], "maybe": None}) == ""
+    assert find_problem(SCHEMA, {"path": "a", "count": 1, "tags": [], "maybe": None}) == ""
 
 
 def test_problems_are_bounded() -> None:
     wrong = {"path": "x" * 100_000, "tags": ["y" * 10_000] * 1_000} | {f"z{i}" * 50: 1 for i in range(1_000)}
-    problem_text = problem(SCHEMA, wrong)
+    problem_text = find_problem(SCHEMA, wrong)
     assert "more problems" in problem_text
     assert len(problem_text) < 5_000
 
 
 def test_a_malformed_schema_constrains_nothing() -> None:
     for schema in ({"type": 5}, {"$ref": "http://localhost:1/x"}, {"properties": {"a": {"pattern": "("}}}):
-        assert schema_problem(schema)
-        assert problem(schema, {"a": 1}) == ""
-    assert "always an" in schema_problem({"type": "string"})
-    assert schema_problem([1])
-    assert schema_problem(SCHEMA) == ""
+        assert find_schema_problem(schema)
+        assert find_problem(schema, {"a": 1}) == ""
+    assert "always an" in find_schema_problem({"type": "string"})
+    assert find_schema_problem([1])
+    assert find_schema_problem(SCHEMA) == ""
 
 
 @given(json_values)
 def test_problem_never_raises(arguments: Any) -> None:
-    assert isinstance(problem(SCHEMA, arguments), str)
+    assert isinstance(find_problem(SCHEMA, arguments), str)
 
 
 # -- coerce
@@ -195,7 +195,7 @@ def test_unambiguous_types(values: dict[str, Any], expected: dict[str, Any]) -> 
 def test_what_could_mean_two_things_is_left_alone(values: dict[str, Any]) -> None:
     arguments = {"path": "a"} | values
     assert coerce(SPEC, arguments) == arguments
-    assert problem(SCHEMA, arguments)
+    assert find_problem(SCHEMA, arguments)
 
 
 def test_a_remark_about_the_call_is_no_argument() -> None:  # P-06
@@ -220,7 +220,7 @@ def test_coerce_never_raises_and_never_touches_what_fits(arguments: dict[str, An
     old_json = msgspec.json.encode(arguments)
     fixed_arguments = coerce(SPEC, arguments)
     assert msgspec.json.encode(arguments) == old_json
-    if not problem(SCHEMA, arguments):
+    if not find_problem(SCHEMA, arguments):
         assert fixed_arguments is arguments
     assert coerce(SPEC, fixed_arguments) == fixed_arguments  # mending twice is mending once
 
@@ -236,4 +236,4 @@ def test_depth_is_no_danger() -> None:
     for _ in range(MAX_DEPTH - 1):
         deep = [deep]
     assert isinstance(parse(msgspec.json.encode({"path": deep}).decode()), dict)
-    assert problem(SCHEMA, {"path": deep})
+    assert find_problem(SCHEMA, {"path": deep})

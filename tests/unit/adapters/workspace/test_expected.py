@@ -90,8 +90,8 @@ def test_a_write_goes_to_the_file_behind_a_link(root: Root, folder: Path) -> Non
 def test_chunks_are_the_file(root: Root, folder: Path) -> None:
     data = os.urandom(3_000_000)
     (folder / "a").write_bytes(data)
-    pieces = list(root.chunks("a"))
+    pieces = list(root.read_chunks("a"))
     assert b"".join(pieces) == data
     assert len(pieces) > 1
     with pytest.raises(ToolError, match="does not exist"):
-        list(root.chunks("none"))
+        list(root.read_chunks("none"))

@@ -12,7 +12,7 @@ import pytest
 from tests.homes import shared_home
 from treadle.adapters.sandbox.choose import choose
 from treadle.adapters.sandbox.launcher import NoSandbox
-from treadle.adapters.workspace.git import Git, blob_ids, make_branch, repository_of
+from treadle.adapters.workspace.git import Git, compute_blob_ids, find_repository, make_branch
 from treadle.base.file_system import install_fault_hook
 from treadle.errors import ToolError
 from treadle.ports.sandbox import Sandbox
@@ -288,7 +288,7 @@ def test_a_configuration_that_includes_a_file_of_the_project_is_obeyed(repositor
 
 
 def open_git(folder: Path) -> Git:
-    git_folder = repository_of(str(folder))
+    git_folder = find_repository(str(folder))
     assert git_folder is not None
     return Git(git_folder, sandbox())
 
@@ -301,7 +301,7 @@ def test_a_repository_says_which_bytes_it_has(tmp_path: Path, kind: str) -> None
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "first")
     git(tmp_path, "gc", "-q")
-    there, absent = blob_ids(b"one\n"), blob_ids(b"two\n")
+    there, absent = compute_blob_ids(b"one\n"), compute_blob_ids(b"two\n")
     tree = git(tmp_path, "rev-parse", "HEAD^{tree}")
     blobs = open_git(tmp_path).has_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
     assert blobs == {git(tmp_path, "rev-parse", "HEAD:f")} <= there

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.adapters.workspace.trees import Bench, Node, build
 from tests.writing import history, write
-from treadle.adapters.tools.builtin.file_tool import change, files_of, plan, sha256
+from treadle.adapters.tools.builtin.file_tool import build_change, compute_sha256, list_file_changes, plan_changes
 from treadle.adapters.workspace.history.journal import Journal, Journals
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
@@ -100,8 +100,11 @@ def decide_journal(folder: Path) -> None:
 def apply_patch(folder: Path) -> None:
     (folder / "old.txt").write_text("old")
     root = Root(str(folder))
-    planned = plan(root, [change("old.txt", b"old", b"new", pre=sha256(b"old")), change("b", None, b"b", pre=None)])
-    history(root).change("c_1/1.0", files_of(planned), {sha256(data): data for data in (b"new", b"b")})
+    planned = plan_changes(
+        root,
+        [build_change("old.txt", b"old", b"new", pre=compute_sha256(b"old")), build_change("b", None, b"b", pre=None)],
+    )
+    history(root).change("c_1/1.0", list_file_changes(planned), {compute_sha256(data): data for data in (b"new", b"b")})
 
 
 def capture_project(folder: Path) -> None:

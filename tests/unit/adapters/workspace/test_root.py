@@ -15,7 +15,7 @@ from tests.writing import history, write
 from treadle.adapters.workspace.root import Root
 from treadle.base import file_system
 from treadle.errors import OutsideRoot, ToolError
-from treadle.ports.workspace import Child, Workspace, inert
+from treadle.ports.workspace import Child, Workspace, escape_name
 
 SECRET = b"outside"
 
@@ -28,12 +28,12 @@ def test_it_is_a_workspace(root: Root) -> None:
 @pytest.mark.parametrize("path", ["src/a.txt", "./src//a.txt", "src/../src/a.txt"])
 def test_ways_to_say_the_same_path(root: Root, path: str) -> None:
     assert root.read_bytes(path) == b"inside\n"
-    assert root.relative(path) == "src/a.txt"
+    assert root.to_relative(path) == "src/a.txt"
 
 
 def test_an_absolute_path_inside_the_root_is_fine(root: Root, project: Path) -> None:
     assert root.read_bytes(str(project / "src" / "a.txt")) == b"inside\n"
-    assert root.relative(str(project)) == "."
+    assert root.to_relative(str(project)) == "."
 
 
 def test_an_absolute_path_through_a_linked_root_is_fine(project: Path, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_absolute_path_through_a_linked_root_is_fine(project: Path, tmp_path:
     ],
 )
 def test_paths_that_lead_outside_are_refused(root: Root, path: str) -> None:
-    for use in (root.read_bytes, root.digest, root.stat, root.listdir, root.directory, root.relative):
+    for use in (root.read_bytes, root.hash_file, root.stat, root.listdir, root.resolve_directory, root.to_relative):
         with pytest.raises(OutsideRoot):
             use(path)
     with pytest.raises(OutsideRoot):
@@ -87,7 +87,7 @@ def test_a_linked_file_outside_is_neither_read_nor_written(root: Root, project: 
 @pytest.mark.parametrize("target", ["../canary", "/tmp", "/"])
 def test_a_linked_directory_outside_is_not_entered(root: Root, project: Path, target: str) -> None:
     (project / "dir").symlink_to(target)
-    for use in (root.read_bytes, root.stat, root.digest):
+    for use in (root.read_bytes, root.stat, root.hash_file):
         with pytest.raises(OutsideRoot):
             use("dir/secret")
     with pytest.raises(OutsideRoot):
@@ -103,7 +103,7 @@ def test_links_that_stay_inside_are_followed_and_kept(root: Root, project: Path)
     assert root.read_bytes("rel") == b"inside\n"
     assert root.read_bytes("abs/a.txt") == b"inside\n"
     assert root.read_bytes("src/up/up/a.txt") == b"inside\n"
-    assert root.directory("abs") == str(project / "src")
+    assert root.resolve_directory("abs") == str(project / "src")
     write(root, "rel", b"new")
     assert (project / "rel").is_symlink()
     assert (project / "src" / "a.txt").read_bytes() == b"new"
@@ -118,7 +118,7 @@ def test_dot_dot_after_a_link_means_the_parent_of_its_target(root: Root, project
 def test_dangling_links(root: Root, project: Path) -> None:
     (project / "dangling").symlink_to("nowhere")
     assert root.stat("dangling") is None
-    assert root.digest("dangling") is None
+    assert root.hash_file("dangling") is None
     with pytest.raises(ToolError, match="does not exist"):
         root.read_bytes("dangling")
     (project / "out").symlink_to("../canary/new")
@@ -152,7 +152,7 @@ def test_odd_names_work_and_are_shown_inert(root: Root, project: Path, name: str
     write(root, name, b"x")
     assert (project / name).read_bytes() == b"x"
     assert name in {child.name for child in root.listdir(".")}
-    assert inert(name).isprintable()
+    assert escape_name(name).isprintable()
 
 
 @pytest.mark.parametrize(("path", "words"), [("x" * 256, "too long"), ("a\0b", "NUL"), ("src/a.txt/b", "not a dir")])
@@ -165,7 +165,7 @@ def test_impossible_paths_are_explained(root: Root, path: str, words: str) -> No
 
 def test_a_name_that_is_not_utf8_is_listed(root: Root, project: Path) -> None:
     (Path(os.fsdecode(os.fsencode(project) + b"/bad\xff"))).write_bytes(b"")
-    names = [inert(child.name) for child in root.listdir(".")]
+    names = [escape_name(child.name) for child in root.listdir(".")]
     assert "bad\\udcff" in names
 
 
@@ -287,7 +287,7 @@ def test_limits_and_missing_files(root: Root) -> None:
         root.read_bytes("src/none")
     for path in ("none", "none/deep"):
         assert root.stat(path) is None
-        assert root.digest(path) is None
+        assert root.hash_file(path) is None
     with pytest.raises(ToolError, match="not a directory"):
         Root("/does/not/exist")
     with pytest.raises(ToolError, match="no project root"):

@@ -14,11 +14,11 @@ from hypothesis import strategies
 
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.adapters.workspace.history.journal import Journals
-from treadle.adapters.workspace.history.states import Folders, reading
+from treadle.adapters.workspace.history.states import Folders, hold_file
 from treadle.adapters.workspace.history.transaction import Transactions
 from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import Effect, Plan
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, encode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, encode_path, make_file_change
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -107,12 +107,12 @@ def picture(folder: Path) -> Picture:
         return {
             path: (state.kind, state.mode, state.digest or state.target)
             for path in _paths(folders, [])
-            if (state := folders.look(path)) is not None
+            if (state := folders.read_state(path)) is not None
         }
 
 
 def _paths(folders: Folders, parts: list[str]) -> Iterable[str]:
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folders.at(parts))
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folders.hold_folder(parts))
     try:
         names = sorted(os.listdir(fd))
     finally:
@@ -130,14 +130,14 @@ def _paths(folders: Folders, parts: list[str]) -> Iterable[str]:
 def states(folder: Path) -> dict[str, FileState]:
     with Folders(str(folder)) as folders:
         paths = _paths(folders, [])
-        return {path: state for path in paths if (state := folders.look(path)) is not None}
+        return {path: state for path in paths if (state := folders.read_state(path)) is not None}
 
 
 def between(old: Path, new: Path) -> tuple[FileChange, ...]:
     """The changes that turn one tree into the other."""
     old_states, new_states = states(old), states(new)
     return tuple(
-        change_of(path, old_states.get(path), new_states.get(path), DiffStat())
+        make_file_change(path, old_states.get(path), new_states.get(path), DiffStat())
         for path in sorted({*old_states, *new_states})
         if old_states.get(path) != new_states.get(path)
     )
@@ -152,7 +152,7 @@ class FromFolder:
         self._folder = folder
 
     def open(self, path: str, state: FileState) -> int:
-        with Folders(self._folder) as folders, reading(*folders.of(path)) as fd:
+        with Folders(self._folder) as folders, hold_file(*folders.locate(path)) as fd:
             return os.dup(fd)
 
     def lend(self) -> AbstractContextManager[None]:
@@ -161,7 +161,7 @@ class FromFolder:
     def let_go(self, paths: Iterable[str]) -> None:
         return None
 
-    def mtime_ns(self, path: str) -> int:
+    def read_mtime_ns(self, path: str) -> int:
         return self.TIME
 
     def list_touched_files(self) -> Iterable[tuple[str, int]]:
@@ -207,8 +207,8 @@ class Bench:
         stage = self.home / "stage"
         leftovers = [str(path) for path in stage.iterdir()] if stage.exists() else []
         leftovers += [str(path) for path in self.project.iterdir() if path.name.startswith(".treadle-")]
-        return leftovers + self.images.half_done()
+        return leftovers + self.images.list_unfinished_files()
 
 
 def taken_back(effect: Effect) -> list[FileChange]:
-    return [change_of(each.path, each.after, each.before, DiffStat()) for each in effect.files]
+    return [make_file_change(each.path, each.after, each.before, DiffStat()) for each in effect.files]

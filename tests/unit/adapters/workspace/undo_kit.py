@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.adapters.workspace.trees_of import folders_open, states_below
-from treadle.adapters.workspace.history.git_index import git_fingerprint
+from treadle.adapters.workspace.history.git_index import compute_git_fingerprint
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.history.states import Folders
 from treadle.adapters.workspace.root import Root
-from treadle.chat.ledger import LedgerEntry, last_undo, redone, standing, trails
+from treadle.chat.ledger import LedgerEntry, find_last_undo, find_redo_trails, list_standing_paths, select_trails
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
-from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, encode_path, make_file_change
 
 Tree = dict[str, FileState]
 
@@ -46,10 +46,10 @@ class Project:
         return states_below(self.path)
 
     def _keep_all(self) -> None:
-        with self.snapshots.images.batch() as batch, Folders(str(self.path)) as open_folders:
+        with self.snapshots.images.open_batch() as batch, Folders(str(self.path)) as open_folders:
             for above, folders, files in os.walk(self.path):
                 for name in [*folders, *files]:
-                    open_folders.look(encode_path(os.path.relpath(os.path.join(above, name), self.path)), batch)
+                    open_folders.read_state(encode_path(os.path.relpath(os.path.join(above, name), self.path)), batch)
 
     # -- what the chat does -------------------------------------------------------------------------------------------
 
@@ -61,12 +61,12 @@ class Project:
         act()
         new_tree = self.tree()
         files = tuple(
-            change_of(path, old_tree.get(path), new_tree.get(path), DiffStat())
+            make_file_change(path, old_tree.get(path), new_tree.get(path), DiffStat())
             for path in sorted({*old_tree, *new_tree})
             if old_tree.get(path) != new_tree.get(path)
         )
         self.snapshots.remember(files)
-        change = FilesChanged(files, git=git_fingerprint(self.root) if git else "")
+        change = FilesChanged(files, git=compute_git_fingerprint(self.root) if git else "")
         self.entries.append(LedgerEntry(self.tick(), change, files))
         return files
 
@@ -89,12 +89,12 @@ class Project:
     def make_request(self, request: RestoreRequested) -> UndoRequest:
         request_trails: tuple[Trail, ...]
         if request.kind == "redo":
-            request_trails = redone(self.entries, request.of, self.runs)
+            request_trails = find_redo_trails(self.entries, request.of, self.runs)
         else:
-            request_trails = trails(self.entries, request, self.runs)
+            request_trails = select_trails(self.entries, request, self.runs)
         git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
         gated = self.gated and request.kind == "redo"
-        return UndoRequest(request_trails, request.hunks, request.merge, git, standing(self.entries), gated)
+        return UndoRequest(request_trails, request.hunks, request.merge, git, list_standing_paths(self.entries), gated)
 
     def plan(self, **options: Any) -> Plan:
         return self.snapshots.plan(self.make_request(RestoreRequested("p", "undo", **options)))
@@ -103,7 +103,7 @@ class Project:
         return self._carry_out(RestoreRequested(f"u{self.tick()}", "undo", **options), Undone)
 
     def redo(self, **options: Any) -> Effect:
-        undo = last_undo(self.entries, self.requests)
+        undo = find_last_undo(self.entries, self.requests)
         return self._carry_out(RestoreRequested(f"u{self.tick()}", "redo", of=undo, **options), Redone)
 
     def _carry_out(self, request: RestoreRequested, kind: type[Undone] | type[Redone]) -> Effect:

@@ -12,7 +12,7 @@ from tests.unit.adapters.models.loopback import listening
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.http import Http
 from treadle.base.http.client import HttpClient
-from treadle.base.http.connection import CONNECT_S, _tls_context, find_proxy
+from treadle.base.http.connection import CONNECT_S, _make_tls_context, find_proxy
 from treadle.errors import ModelError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
@@ -98,7 +98,7 @@ async def test_a_proxy_that_hangs_up_after_its_answer_fails_at_once(
     async with listening(proxy) as port:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         for _ in range(5):
-            _tls_context.cache_clear()  # it is made while the proxy hangs up
+            _make_tls_context.cache_clear()  # it is made while the proxy hangs up
             async with asyncio.timeout(CONNECT_S / 2):
                 with pytest.raises(ModelError) as failed:
                     await http.get("https://models.invalid/v1/models", {}, Secret(""))

@@ -184,9 +184,9 @@ async def secure_server(folder: Path, host: str) -> AsyncIterator[int]:
 def certificate_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of certificates; those of localhost are trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "localhost.crt"))
-    connection._tls_context.cache_clear()
+    connection._make_tls_context.cache_clear()
     yield tmp_path
-    connection._tls_context.cache_clear()
+    connection._make_tls_context.cache_clear()
 
 
 async def test_tls_is_spoken_with_who_has_the_certificate(certificate_folder: Path) -> None:
@@ -209,8 +209,8 @@ async def test_tls_is_spoken_with_nobody_else(certificate_folder: Path) -> None:
 
 
 def authorities() -> dict[str, int]:
-    connection._tls_context.cache_clear()
-    return connection.tls_context().cert_store_stats()
+    connection._make_tls_context.cache_clear()
+    return connection.get_tls_context().cert_store_stats()
 
 
 def test_certifi_stands_in_for_a_store_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ async def test_a_server_may_ask_for_a_client_certificate(
         for cert_file, key_file in ((certificate, str(key)), (both, "")):
             monkeypatch.setenv("TREADLE_CLIENT_CERT", str(cert_file))
             monkeypatch.setenv("TREADLE_CLIENT_KEY", key_file)
-            connection._tls_context.cache_clear()
+            connection._make_tls_context.cache_clear()
             http = Http()
             assert await http.get(url, {}, Secret("")) == b"{}"
             await http.close()
@@ -323,7 +323,7 @@ async def test_tls_goes_through_a_proxy_to_the_server_itself(certificate_folder:
         way = ServerRoute(parse_address(f"https://localhost:{port}/v1"), parse_address(f"http://me:word@{place}"))
         connection = await way.connect()
         for _ in range(2):
-            assert (await connection.send(way.head("GET", {}))).status == 200
+            assert (await connection.send(way.encode_head("GET", {}))).status == 200
             assert await connection.read() == b"{}"
         connection.close()
         await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from treadle.base.jsonrpc import (
     Connection,
     PeerDisconnected,
     RpcError,
-    frame,
+    encode_message,
 )
 
 WAIT_S = 60
@@ -174,9 +174,9 @@ async def test_a_request_that_is_cancelled_before_it_begins_is_answered_once(met
     async with connect_peer() as peer:
         for number in (1, 1, 2):  # the id of an answered request may be used again
             peer.writer.write(
-                frame({"id": number, "method": method})
-                + frame({"method": "$/cancelRequest", "params": {"id": number}})
-                + frame({"method": "$/cancelRequest", "params": {"id": number}})
+                encode_message({"id": number, "method": method})
+                + encode_message({"method": "$/cancelRequest", "params": {"id": number}})
+                + encode_message({"method": "$/cancelRequest", "params": {"id": number}})
             )
             assert await peer.error() == (number, REQUEST_CANCELLED)
             assert await peer.pong() == []

@@ -30,7 +30,7 @@ async def test_no_event_reaches_the_terminal_alive(kind: str, text: str) -> None
     for envelope in hostile_events(text):
         out, err = Stream(terminal=is_terminal), Stream(terminal=is_terminal)
         screen = Screen(Terminal(out, err, {}, plain=plain), echo=True)
-        screen.event(envelope)
+        screen.show_event(envelope)
         screen._end_text()
         for stream in (out, err):
             output = stream.getvalue().replace("\r\x1b[2K", "")  # how the passing line of status is taken away

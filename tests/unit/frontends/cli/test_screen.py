@@ -7,7 +7,7 @@ import pytest
 
 from treadle.base.types import CallKey, ChatId
 from treadle.frontends.cli.screen import Screen
-from treadle.frontends.cli.terminal import Terminal, _fitting
+from treadle.frontends.cli.terminal import Terminal, _shorten_to_fit
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 
@@ -26,7 +26,7 @@ class ReadableScreen:
 
     def show(self, *events: e.Event) -> str:
         for event in events:
-            self._screen.event(e.Envelope(0, CHAT, 0, event))
+            self._screen.show_event(e.Envelope(0, CHAT, 0, event))
         return self.out
 
     @property
@@ -142,9 +142,9 @@ def test_what_is_told_beside_the_work(event: e.Event, message: str) -> None:
 
 
 def test_a_passing_line_fits_into_its_row() -> None:
-    assert _fitting("abcdef", 4) == "abcd"
-    assert _fitting("中文字", 4) == "中文"
-    assert _fitting("ä中", 2) == "ä"
+    assert _shorten_to_fit("abcdef", 4) == "abcd"
+    assert _shorten_to_fit("中文字", 4) == "中文"
+    assert _shorten_to_fit("ä中", 2) == "ä"
 
 
 def test_the_time_in_which_a_person_was_asked_is_not_shown_as_the_run_s(monkeypatch: pytest.MonkeyPatch) -> None:

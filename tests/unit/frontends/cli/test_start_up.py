@@ -12,7 +12,7 @@ import click
 import msgspec
 import pytest
 
-from treadle.frontends.cli import COMMANDS, help_text, lazy
+from treadle.frontends.cli import COMMANDS, format_help, lazy
 from treadle.frontends.cli.group import cli
 from treadle.frontends.cli.options import EXIT_USAGE
 from treadle.testing.fake_openai import FakeOpenAI, Reply
@@ -141,7 +141,7 @@ def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
         assert command is not None
         assert command.name == name
         assert (command.help or "").split("\n")[0] == line
-        assert name in help_text()
+        assert name in format_help()
 
 
 class StartTrace(msgspec.Struct, frozen=True):

@@ -55,9 +55,9 @@ def test_every_option_of_a_chat_can_be_sent_or_is_left_out_on_purpose() -> None:
 )
 def test_what_others_may_not(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        Admission(OPTIONS).change("bob", changes)
+        Admission(OPTIONS).resolve_changes("bob", changes)
     with pytest.raises(InvalidInput):
-        Admission(OPTIONS).change("bob", {"root": str(tmp_path)})
+        Admission(OPTIONS).resolve_changes("bob", {"root": str(tmp_path)})
 
 
 def test_folders_that_are_open(tmp_path: Path) -> None:
@@ -65,23 +65,23 @@ def test_folders_that_are_open(tmp_path: Path) -> None:
     (tmp_path / "bobby").mkdir()
     (tmp_path / "bob" / "out").symlink_to(tmp_path / "bobby")
     admission = Admission(OPTIONS, roots=(f"{tmp_path}/{{user}}",))
-    assert admission.change("bob", {"root": f"{tmp_path}/bob/app"})["root"] == f"{tmp_path}/bob/app"
-    assert admission.change("bob", {"root": f"{tmp_path}/bob/app/"})["root"] == f"{tmp_path}/bob/app"
+    assert admission.resolve_changes("bob", {"root": f"{tmp_path}/bob/app"})["root"] == f"{tmp_path}/bob/app"
+    assert admission.resolve_changes("bob", {"root": f"{tmp_path}/bob/app/"})["root"] == f"{tmp_path}/bob/app"
     for outside in ("bobby", "bob/../bobby", "bob/out", "alice", ""):
         with pytest.raises(InvalidInput):
-            admission.change("bob", {"root": f"{tmp_path}/{outside}"})
+            admission.resolve_changes("bob", {"root": f"{tmp_path}/{outside}"})
     with pytest.raises(InvalidInput):
-        admission.change("bob", {"root": f"{tmp_path}/bob/missing"})
+        admission.resolve_changes("bob", {"root": f"{tmp_path}/bob/missing"})
     elsewhere = Admission(OPTIONS, roots=(f"{tmp_path}/{{user}}",), shared=True)
-    assert elsewhere.change("bob", {"root": f"{tmp_path}/bob/missing"})["root"] == f"{tmp_path}/bob/missing"
+    assert elsewhere.resolve_changes("bob", {"root": f"{tmp_path}/bob/missing"})["root"] == f"{tmp_path}/bob/missing"
 
 
 def test_the_user_of_this_machine(tmp_path: Path) -> None:
     changes = {"root": str(tmp_path), "sandbox": "none", "model": "scripted:x.toml"}
-    assert Admission(OPTIONS).change("local", changes) == {**changes, "root_id": identify(str(tmp_path))}
+    assert Admission(OPTIONS).resolve_changes("local", changes) == {**changes, "root_id": identify(str(tmp_path))}
     for folder in ("/", str(Path.home())):
         with pytest.raises(InvalidInput):
-            Admission(OPTIONS).change("local", {"root": folder})
+            Admission(OPTIONS).resolve_changes("local", {"root": folder})
 
 
 def test_what_a_chat_begins_with() -> None:
@@ -94,10 +94,10 @@ def test_what_a_chat_begins_with() -> None:
 
 def test_models_that_are_open() -> None:
     admission = Admission(OPTIONS, models=("openai:*", "scripted:demo"))
-    assert admission.change("bob", {"model": "scripted:demo"})
+    assert admission.resolve_changes("bob", {"model": "scripted:demo"})
     for ref in ("anthropic:x", "scripted:demo2"):
         with pytest.raises(InvalidInput):
-            admission.change("local", {"model": ref})
+            admission.resolve_changes("local", {"model": ref})
 
 
 @pytest.mark.parametrize(
@@ -118,34 +118,34 @@ def test_models_that_are_open() -> None:
 def test_a_program_is_opened_by_its_name_only(pattern: str, ref: str, is_admitted: bool) -> None:  # S-13
     admission = Admission(OPTIONS, models=(pattern,))
     if is_admitted:
-        assert admission.change("bob", {"model": ref})
+        assert admission.resolve_changes("bob", {"model": ref})
     else:
         with pytest.raises(InvalidInput):
-            admission.change("bob", {"model": ref})
+            admission.resolve_changes("bob", {"model": ref})
 
 
 def test_users_reach_what_was_opened_to_them() -> None:  # S-13
     admission = Admission(ChatOptions(network=("github",)), network=("registries", "*.x.org"))
     for hosts in (False, ("github",), ("pypi", "a.x.org"), ("registries", "github.com"), ["npm"]):
-        assert admission.change("bob", {"network": hosts})["network"] in (hosts, tuple(hosts or ()))
+        assert admission.resolve_changes("bob", {"network": hosts})["network"] in (hosts, tuple(hosts or ()))
     rule = {"effect": "allow", "tool": "network", "pattern": "example.org"}
     for refused in ({"network": True}, {"network": ("example.org",)}, {"network": ("x.org",)}, {"rules": [rule]}):
         with pytest.raises(InvalidInput, match="serve_network"):
-            admission.change("bob", refused)
-    assert admission.change("local", {"network": True}) == {"network": True}
+            admission.resolve_changes("bob", refused)
+    assert admission.resolve_changes("local", {"network": True}) == {"network": True}
     with pytest.raises(InvalidInput, match="no host"):
-        admission.change("local", {"network": ("make",)})
+        admission.resolve_changes("local", {"network": ("make",)})
 
 
 def test_commands_may_be_confined_more_and_not_less() -> None:
     loose = Admission(ChatOptions(network=True, command_view=False, strict_paths=False))
     for change in ({"network": False}, {"strict_paths": True}, {"command_view": True}, {"network": True}):
-        assert loose.change("bob", change) == change
+        assert loose.resolve_changes("bob", change) == change
     strict = Admission(ChatOptions(strict_paths=True))
     with pytest.raises(InvalidInput):
-        strict.change("bob", {"strict_paths": False})
+        strict.resolve_changes("bob", {"strict_paths": False})
 
 
 def test_a_preset_is_a_name_for_options_and_what_is_named_beside_it_wins() -> None:  # S-15
     body = msgspec.json.decode(b'{"preset": "strict", "mode": "review"}', type=OptionChanges)
-    assert body.changes() == {"mode": "review", "max_turns": 20, "strict_paths": True}
+    assert body.to_changes() == {"mode": "review", "max_turns": 20, "strict_paths": True}

@@ -27,12 +27,12 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 async def test_it_is_found_and_remembered_for_the_user_of_this_machine(service: Service) -> None:
     assert (await service.begin(LOCAL, {})).model == "openai:fake"
     service.remember_model(LOCAL, "openai:gpt-4.1")
-    assert await service.default_model(LOCAL) == "openai:gpt-4.1"
+    assert await service.choose_default_model(LOCAL) == "openai:gpt-4.1"
     assert (await service.begin(LOCAL, {"model": "openai:gpt-4o"})).model == "openai:gpt-4o"
 
 
 async def test_others_get_what_the_server_is_set_to(service: Service) -> None:
     service.remember_model("ada", "openai:gpt-4.1")
-    assert await service.default_model(LOCAL) == "openai:fake"
+    assert await service.choose_default_model(LOCAL) == "openai:fake"
     with pytest.raises(InvalidInput, match="Name a model"):
         await service.begin("ada", {})

@@ -16,7 +16,7 @@ import pytest
 
 from treadle.frontends.server import render_process
 from treadle.frontends.server.render_process import Rendering
-from treadle.frontends.server.rendering import MOST_COLOURED, plain, render
+from treadle.frontends.server.rendering import MOST_COLOURED, render, render_plain
 
 SLOW = "a(" * (MOST_COLOURED // 2)
 
@@ -31,9 +31,9 @@ async def rendering() -> AsyncIterator[Rendering]:
 async def test_it_makes_what_the_library_makes(rendering: Rendering) -> None:
     rendering = Rendering(queue_s=60)
     texts = [f"# {number}\n\n**b** `c`\n\n```python\ndef f(): return {number}\n```\n" for number in range(8)]
-    pages = await asyncio.gather(*(rendering.html("markdown", text) for text in texts))
+    pages = await asyncio.gather(*(rendering.render_html("markdown", text) for text in texts))
     assert pages == [render("markdown", text) for text in texts]
-    assert await rendering.html("code", "x = 'é\ud800'", "a.py") == render("code", "x = 'é?'", "a.py")
+    assert await rendering.render_html("code", "x = 'é\ud800'", "a.py") == render("code", "x = 'é?'", "a.py")
     rendering.close()
 
 
@@ -56,7 +56,7 @@ async def test_a_server_with_many_open_connections_renders(monkeypatch: pytest.M
     rendering = Rendering()
     try:
         text = "**b**\n\n" + "word " * 40_000  # more than a pipe holds
-        assert await rendering.html("markdown", text) == render("markdown", text)
+        assert await rendering.render_html("markdown", text) == render("markdown", text)
     finally:
         rendering.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -64,50 +64,52 @@ async def test_a_server_with_many_open_connections_renders(monkeypatch: pytest.M
 
 @pytest.mark.thorough(one_of=8)
 async def test_what_takes_too_long_is_shown_as_it_is(rendering: Rendering) -> None:
-    assert await rendering.html("code", SLOW, "python") == plain(SLOW)
+    assert await rendering.render_html("code", SLOW, "python") == render_plain(SLOW)
     first = _process(rendering)
     assert first == 0  # the kernel has ended it
-    assert "<strong>b</strong>" in await rendering.html("markdown", "**b**")
+    assert "<strong>b</strong>" in await rendering.render_html("markdown", "**b**")
     first = _process(rendering)
-    assert await rendering.html("code", SLOW, "python") == plain(SLOW)  # it is known by now
+    assert await rendering.render_html("code", SLOW, "python") == render_plain(SLOW)  # it is known by now
     assert _process(rendering) == first  # and did not cost the process
 
 
 async def test_texts_of_others_do_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     rendering = Rendering(processor_s=600, queue_s=60)
-    await rendering.html("markdown", "ready")
+    await rendering.render_html("markdown", "ready")
     rendering._queue_s = 0.2
     os.kill(_process(rendering), signal.SIGSTOP)  # as busy as can be
-    slow = asyncio.create_task(rendering.html("code", SLOW, "python"))
+    slow = asyncio.create_task(rendering.render_html("code", SLOW, "python"))
     await asyncio.sleep(0)
     began = time.monotonic()
-    pages = await asyncio.gather(*(rendering.html("markdown", f"**{number}**") for number in range(20)))
+    pages = await asyncio.gather(*(rendering.render_html("markdown", f"**{number}**") for number in range(20)))
     assert time.monotonic() - began < 15
-    assert pages == [plain(f"**{number}**") for number in range(20)]
+    assert pages == [render_plain(f"**{number}**") for number in range(20)]
     os.kill(_process(rendering), signal.SIGKILL)
-    assert await slow == plain(SLOW)
-    assert "<strong>0</strong>" in await rendering.html("markdown", "**0**")
+    assert await slow == render_plain(SLOW)
+    assert "<strong>0</strong>" in await rendering.render_html("markdown", "**0**")
     rendering.close()
 
 
 async def test_a_process_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     rendering = Rendering()
-    await rendering.html("markdown", "ready")
+    await rendering.render_html("markdown", "ready")
     monkeypatch.setattr(render_process, "LONGEST_S", 0.3)
     os.kill(_process(rendering), signal.SIGSTOP)
-    assert await rendering.html("markdown", "**b**") == plain("**b**")
+    assert await rendering.render_html("markdown", "**b**") == render_plain("**b**")
     monkeypatch.undo()
-    assert "<strong>" in await rendering.html("markdown", "**b**")
+    assert "<strong>" in await rendering.render_html("markdown", "**b**")
     rendering.close()
 
 
 async def test_what_was_made_is_kept_and_bounded() -> None:
     rendering = Rendering(most=1_000)
     for number in range(50):
-        await rendering.html("markdown", f"number {number} " * 10)
+        await rendering.render_html("markdown", f"number {number} " * 10)
     assert rendering._size <= 1_000
     assert rendering._size == sum(map(len, rendering._kept.values()))
-    assert await rendering.html("markdown", "number 49 " * 10) is await rendering.html("markdown", "number 49 " * 10)
+    assert await rendering.render_html("markdown", "number 49 " * 10) is await rendering.render_html(
+        "markdown", "number 49 " * 10
+    )
     rendering.close()
 
 
@@ -116,9 +118,9 @@ import asyncio, sys, time
 from treadle.frontends.server.render_process import Rendering
 async def main():
     rendering = Rendering(processor_s=2.0)
-    await rendering.html("markdown", "ready")
+    await rendering.render_html("markdown", "ready")
     print(rendering._process._pid, flush=True)
-    await rendering.html("code", "a(" * 32_000, "python")
+    await rendering.render_html("code", "a(" * 32_000, "python")
     time.sleep(600)
 asyncio.run(main())
 """

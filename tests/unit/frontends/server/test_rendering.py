@@ -10,7 +10,7 @@ from pygments.lexers import get_all_lexers  # type: ignore[import-untyped]
 
 from tests.hostile_text import TEXTS, check_inert
 from treadle.base.inert import LEXERS
-from treadle.frontends.server.rendering import MOST_MARKDOWN, Kind, code, markdown, render
+from treadle.frontends.server.rendering import MOST_MARKDOWN, Kind, render, render_code, render_markdown
 
 TAGS = {
     "a", "blockquote", "br", "button", "code", "col", "colgroup", "del", "div", "em",
@@ -90,7 +90,7 @@ def test_no_text_gets_anything_through(text: str, kind: Kind) -> None:  # S-12
 
 
 def test_markdown() -> None:
-    html = markdown(
+    html = render_markdown(
         '# T\n\n**b** `c` [l](https://a.example/?q="&x)\n\n```python\ndef f(): ...\n```\n\n| a |\n|---|\n| 1 |'
     )
     assert "<h1>T</h1>" in html
@@ -101,7 +101,7 @@ def test_markdown() -> None:
 
 
 def test_an_image_is_named_and_not_loaded() -> None:  # S-12
-    html = markdown("![a picture](https://a.example/p.png)")
+    html = render_markdown("![a picture](https://a.example/p.png)")
     assert "<img" not in html
     assert "a picture" in html
     assert 'href="https://a.example/p.png"' in html
@@ -109,14 +109,14 @@ def test_an_image_is_named_and_not_loaded() -> None:  # S-12
 
 def test_what_is_too_long_stays_text() -> None:
     text = "*x* " * MOST_MARKDOWN
-    assert markdown(text).startswith("<pre")
-    assert "<em>" not in markdown(text)
+    assert render_markdown(text).startswith("<pre")
+    assert "<em>" not in render_markdown(text)
 
 
 def test_code_by_language_and_by_file_name() -> None:
     for language in ("python", "a/b.py", "py"):
-        assert '<span class="k">return</span>' in code("return 1", language)
-    assert "return 1" in code("return 1", "no-such-language")
+        assert '<span class="k">return</span>' in render_code("return 1", language)
+    assert "return 1" in render_code("return 1", "no-such-language")
 
 
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,4 @@\n a = 1\n-b = 2\n+b = 3\n+c = 4\n d = 5\n\\ No newline at end of file"
@@ -133,18 +133,20 @@ def test_a_diff_inline_and_side_by_side() -> None:
 
 
 def test_only_languages_of_the_list_are_coloured() -> None:  # S-20
-    assert "<span" not in code("10 PRINT 1", "cbmbas").replace("<span class=language>", "")
+    assert "<span" not in render_code("10 PRINT 1", "cbmbas").replace("<span class=language>", "")
     lexer_names = {name for name, *_ in get_all_lexers()}
     assert lexer_names >= LEXERS
 
 
 def test_task_lists_addresses_and_places() -> None:  # U-03
-    html = markdown("- [ ] open\n- [x] done: https://example.org/a.\n\nSee `src/a.py:12`, b.ts:3 and localhost.dev:80.")
+    html = render_markdown(
+        "- [ ] open\n- [x] done: https://example.org/a.\n\nSee `src/a.py:12`, b.ts:3 and localhost.dev:80."
+    )
     assert html.count('<li class="task"><input type="checkbox" disabled') == 2
     assert 'disabled checked aria-label="done"> done: <a href="https://example.org/a" ' in html
     assert '<button type="button" class="place" data-path="src/a.py" data-line="12"><code>src/a.py:12</code>' in html
     assert 'data-path="b.ts" data-line="3">b.ts:3</button> and localhost.dev:80.' in html
-    hostile = markdown('x"onclick=y/a.py:3 https://e.x/"><b> [https://a.b c.py:1](https://d.e) `<i>.py:1`')
+    hostile = render_markdown('x"onclick=y/a.py:3 https://e.x/"><b> [https://a.b c.py:1](https://d.e) `<i>.py:1`')
     assert "<b>" not in hostile
     assert 'onclick=y/a.py" ' not in hostile.replace("&quot;", "")
     assert hostile.count("<a ") == 2  # no link inside of a link
@@ -152,7 +154,7 @@ def test_task_lists_addresses_and_places() -> None:  # U-03
 
 
 def test_diffs_in_fences_and_numbered_lines() -> None:  # U-03
-    html = markdown("```diff\n--- a\n@@ -1 +1 @@\n-<old>\n+new\n```")
+    html = render_markdown("```diff\n--- a\n@@ -1 +1 @@\n-<old>\n+new\n```")
     assert '<span class="hunk">@@ -1 +1 @@</span>\n<span class="removed">-&lt;old&gt;</span>' in html
     assert '<span class="added">+new</span>' in html
     assert "\n--- a" not in html.replace('<span class="removed">--- a', "!")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import ConfigError, InvalidInput, NotFound
-from treadle.frontends.server.tokens import TICKET_S, Tokens, own_token, owner_of
+from treadle.frontends.server.tokens import TICKET_S, Tokens, ensure_own_token, get_owner
 from treadle.testing.clock import ManualClock
 
 
@@ -43,7 +43,7 @@ def test_a_ticket_ends(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json", clock=clock)
     token, _ = tokens.add("alice")
     other_token, _ = tokens.add("bob")
-    ticket = tokens.ticket(token)
+    ticket = tokens.make_ticket(token)
     assert tokens.redeem(ticket) == token
     assert tokens.redeem(ticket.replace(token.id, other_token.id)) is None
     assert tokens.redeem(ticket.replace(ticket.split(".")[1], "99999999999")) is None
@@ -53,7 +53,9 @@ def test_a_ticket_ends(tmp_path: Path) -> None:
 
 def test_of_servers_that_start_at_once_one_makes_the_token(tmp_path: Path) -> None:
     token_texts: list[str] = []
-    threads = [threading.Thread(target=lambda: token_texts.append(own_token(tmp_path / "home"))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: token_texts.append(ensure_own_token(tmp_path / "home"))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -65,34 +67,34 @@ def test_of_servers_that_start_at_once_one_makes_the_token(tmp_path: Path) -> No
 
 
 def test_the_first_token_stays_good_beside_others_until_it_is_revoked(tmp_path: Path) -> None:
-    first = own_token(tmp_path)
+    first = ensure_own_token(tmp_path)
     tokens = Tokens(tmp_path / "tokens.json", tmp_path)
     _, second = tokens.add("alice")
     for token_store in (tokens, Tokens(tmp_path / "tokens.json", tmp_path)):
-        assert [token.user for token in token_store.all()] == ["local", "alice"]
+        assert [token.user for token in token_store.list_tokens()] == ["local", "alice"]
         assert token_store.find(first) is not None
         assert token_store.find(second) is not None
-    ticket = tokens.ticket(tokens.all()[0])
+    ticket = tokens.make_ticket(tokens.list_tokens()[0])
     assert tokens.redeem(ticket) is not None
     Tokens(tmp_path / "tokens.json", tmp_path).revoke("own")
     assert tokens.find(first) is None
     assert tokens.redeem(ticket) is None
-    assert own_token(tmp_path) != first
+    assert ensure_own_token(tmp_path) != first
 
 
 def test_no_two_tickets_are_the_same(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json", clock=ManualClock())
     token, _ = tokens.add("alice")
-    assert tokens.ticket(token) != tokens.ticket(token)
+    assert tokens.make_ticket(token) != tokens.make_ticket(token)
 
 
 def test_a_kept_token_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "serve-token").write_text("")
     (tmp_path / "serve-token").chmod(0o600)
     with pytest.raises(ConfigError):
-        own_token(tmp_path)
+        ensure_own_token(tmp_path)
 
 
 def test_the_local_user_owns_what_has_no_owner() -> None:
-    assert owner_of("local") == ""
-    assert owner_of("alice") == "alice"
+    assert get_owner("local") == ""
+    assert get_owner("alice") == "alice"

@@ -37,7 +37,7 @@ async def test_the_tally_is_what_a_look_at_all_chats_comes_to(monkeypatch: pytes
     rng = random.Random(6)
     store = MemoryStore()
     chat_counts = ChatCounts(store)
-    assert (await chat_counts.statuses(), await chat_counts.total("ann")) == ({}, Total())
+    assert (await chat_counts.count_statuses(), await chat_counts.compute_total("ann")) == ({}, Total())
     heads: dict[ChatId, int] = {}
     for _ in range(10):
         for _ in range(20):
@@ -45,13 +45,13 @@ async def test_the_tally_is_what_a_look_at_all_chats_comes_to(monkeypatch: pytes
             heads[chat] = heads.get(chat, 0) + 1
             await change(store, rng, chat, OWNERS[int(chat[2:]) % 3], heads[chat])
         listed = [each.summary for each in await store.list()]
-        statuses = await chat_counts.statuses()
+        statuses = await chat_counts.count_statuses()
         assert statuses == {
             status: count for status in STATUSES if (count := sum(line.status == status for line in listed))
         }
         for owner in OWNERS:
             own = [line for line in listed if line.owner == owner]
-            total = await chat_counts.total(owner)
+            total = await chat_counts.compute_total(owner)
             assert (total.chats, total.turns) == (len(own), sum(line.turns for line in own))
             wanted = sum((line.usage for line in own), Usage())
             assert abs(total.usage.usd - wanted.usd) < 1e-6

@@ -37,26 +37,26 @@ class Recorded:
     async def open(self, id: str) -> "Recorded":
         return self
 
-    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[e.Envelope]]:
+    async def stream_events(self, after_seq: int = 0) -> AsyncIterator[Sequence[e.Envelope]]:
         for start in range(0, len(self._log), 1_000):
             yield self._log[start : start + 1_000]
 
-    async def chats(self, *_query: Any, **_more: Any) -> list[Any]:
+    async def list_chat_rows(self, *_query: Any, **_more: Any) -> list[Any]:
         return []
 
-    async def jobs(self) -> list[Any]:
+    async def list_job_rows(self) -> list[Any]:
         return []
 
-    async def changes(self, **_more: Any) -> list[Any]:
+    async def list_file_diffs(self, **_more: Any) -> list[Any]:
         return []
 
-    async def resources(self, _root: str, _chat: str = "") -> Sequence[str]:
+    async def list_resource_names(self, _root: str, _chat: str = "") -> Sequence[str]:
         return ()
 
-    async def own_commands(self, _root: str, _chat: str = "") -> dict[str, Any]:
+    async def list_own_commands(self, _root: str, _chat: str = "") -> dict[str, Any]:
         return {}
 
-    async def models(self) -> list[ModelRow]:
+    async def list_model_rows(self) -> list[ModelRow]:
         return [
             ModelRow("m:x", 128_000),
             ModelRow("m:large", 1_000_000),
@@ -65,7 +65,7 @@ class Recorded:
 
     takes_keys = True
 
-    async def default_model(self) -> ModelChoice | None:
+    async def find_default_model(self) -> ModelChoice | None:
         return ModelChoice("m:x", "")
 
 
@@ -74,14 +74,14 @@ class Unused(Recorded):
 
     initial = ChatOptions()
 
-    async def default_model(self) -> ModelChoice | None:
+    async def find_default_model(self) -> ModelChoice | None:
         return None
 
 
 class Worked(Recorded):
     """A chat beside others, with jobs and changes. Times in the future are shown as now, on any clock."""
 
-    async def chats(self, *_query: Any, **_more: Any) -> list[Any]:
+    async def list_chat_rows(self, *_query: Any, **_more: Any) -> list[Any]:
         row = ChatRow("c_1", "Fix the bug in a.py", "idle", "/home/me/project", "openai:gpt-4.1", 1 << 52)
         return [
             row,
@@ -89,13 +89,13 @@ class Worked(Recorded):
             structs.replace(row, id="c_3", title="Read the log", status="pending", root="/home/me/other"),
         ]
 
-    async def jobs(self) -> list[Any]:
+    async def list_job_rows(self) -> list[Any]:
         return [
             JobRow("2.0", "make serve", "running", 1 << 52, "listening on 8000"),
             JobRow("2.1", "make", "exited", 0),
         ]
 
-    async def changes(self, **_more: Any) -> list[Any]:
+    async def list_file_diffs(self, **_more: Any) -> list[Any]:
         hunks = (
             Hunk(1, "@@ -1,2 +1,2 @@", ("-a = 1", "+a = 2", " b = 3"), 1, 1),
             Hunk(2, "@@ -40,1 +40,2 @@", (" return a", "+    # mended"), 1, 0),

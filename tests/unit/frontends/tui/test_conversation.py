@@ -125,10 +125,10 @@ def test_an_approval_is_open_until_anybody_answers() -> None:  # S-08
 def test_going_back_takes_what_came_after_off_the_screen() -> None:  # W-03
     feed = begin_conversation()(e.AssistantMessage(1, "Done."), e.TurnEnd(1), e.RunEnd("done"))
     feed(e.UserMessage("And now this."), e.TurnStart(2), e.AssistantMessage(2, "That, too."), e.RunEnd("done"))
-    second = feed.conversation.messages()[1].seq
+    second = feed.conversation.list_messages()[1].seq
     feed(e.SessionRewound(second))
     assert feed.block_names == ["UserBlock", "AnswerBlock", "RunEndBlock", "Note"]
-    assert [each.text for each in feed.conversation.messages()] == ["Fix it."]
+    assert [each.text for each in feed.conversation.list_messages()] == ["Fix it."]
 
 
 def test_the_newest_plan_of_a_run_is_the_one_that_is_shown() -> None:
@@ -173,7 +173,7 @@ def test_what_was_said_in_the_persons_place_is_told_apart() -> None:
         "person",
         "autopilot",
     ]
-    assert len(feed.conversation.messages()) == 1
+    assert len(feed.conversation.list_messages()) == 1
 
 
 def test_the_end_of_a_run_says_what_this_run_cost() -> None:  # E-04

@@ -18,10 +18,10 @@ from treadle.frontends.presentation.conversation import (
     UserBlock,
 )
 from treadle.frontends.presentation.notices import MINUS
-from treadle.frontends.tui.card import asked_for, choices
+from treadle.frontends.tui.card import draw_requested_action, list_choices
 from treadle.frontends.tui.drawing import Look, draw_block
-from treadle.frontends.tui.marks import PLAIN, Marks, plain_text
-from treadle.frontends.tui.transcript import CODE_LINES, code_parts, settled_part
+from treadle.frontends.tui.marks import PLAIN, Marks, convert_to_ascii
+from treadle.frontends.tui.transcript import CODE_LINES, find_settled_part, split_code_parts
 from treadle.protocol.content import PlanStep
 from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
 
@@ -141,22 +141,22 @@ def test_a_change_of_a_file_is_shown_once() -> None:
         text="write_file\n  path: new.py\n  content:\n    a = 1\n    \n    b = 2\n\n"
         "--- /dev/null\n+++ new.py\n@@ -0,0 +1,3 @@\n+a = 1\n+\n+b = 2",
     )
-    screen_text = lines(*asked_for(action, Look(80, 0, marks=Marks())))
+    screen_text = lines(*draw_requested_action(action, Look(80, 0, marks=Marks())))
     assert screen_text.count("a = 1") == 1
     assert "new file new.py" in screen_text
 
 
 def test_a_command_is_shown_with_all_its_arguments() -> None:
     action = OpenAction("1", "permission", name="run_command", text="run_command\n  command: make\n  background: true")
-    screen_text = lines(*asked_for(action, Look(80, 0, marks=Marks())))
+    screen_text = lines(*draw_requested_action(action, Look(80, 0, marks=Marks())))
     assert "$ make" in screen_text
     assert "background: true" in screen_text
-    assert [key for key, _ in choices(action)] == ["y", "n", "f", "e"]
+    assert [key for key, _ in list_choices(action)] == ["y", "n", "f", "e"]
 
 
 def test_what_is_settled_of_a_stream_is_drawn_once_and_ends_at_a_paragraph() -> None:
     text = "one\n\ntwo\n\n```\na\n\nb\n```\n\nthree\n- item\n\n- more\n\nlast line\nand"
-    parts = {settled_part(text[:end]) for end in range(len(text) + 1)}
+    parts = {find_settled_part(text[:end]) for end in range(len(text) + 1)}
     assert parts == {"", "one\n\n", "one\n\ntwo\n\n```\na\n\nb\n```\n\n", text[: text.index("last")]}
 
 
@@ -164,16 +164,16 @@ def test_long_code_that_is_coming_is_drawn_in_parts_and_looks_the_same() -> None
     code = [f"x = {number}" if number % 7 else "" for number in range(4 * CODE_LINES)]
     for end in range(1, len(code), 5):
         coming = "Look:\n```python\n" + "\n".join(code[:end])
-        parts = code_parts(coming)
+        parts = split_code_parts(coming)
         assert [line.strip() for part in parts for line in text(AnswerBlock(text=part)).strip("\n").split("\n")] == [
             line.strip() for line in text(AnswerBlock(text=coming)).strip("\n").split("\n")
         ]
-        assert parts[:-1] == code_parts(f"{coming}\nmore\nand more")[: len(parts) - 1], "what is settled stays"
-    assert len(code_parts(coming)) > 3
-    assert code_parts(f"{coming}\n```\nThat was it.") == [f"{coming}\n```\nThat was it."]
+        assert parts[:-1] == split_code_parts(f"{coming}\nmore\nand more")[: len(parts) - 1], "what is settled stays"
+    assert len(split_code_parts(coming)) > 3
+    assert split_code_parts(f"{coming}\n```\nThat was it.") == [f"{coming}\n```\nThat was it."]
 
 
 def test_without_unicode_borders_are_plain_and_as_wide_as_before() -> None:
-    screen_text = plain_text("╭── ✻ 日本 …▌")
+    screen_text = convert_to_ascii("╭── ✻ 日本 …▌")
     assert screen_text == "+-- ? ???? ~|"
-    assert plain_text("as it is") == "as it is"
+    assert convert_to_ascii("as it is") == "as it is"

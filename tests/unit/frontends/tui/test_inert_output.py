@@ -35,25 +35,25 @@ class Hostile(Recorded):
 
     place = HOSTILE
 
-    async def chats(self, *_query: Any, **_more: Any) -> list[Any]:
+    async def list_chat_rows(self, *_query: Any, **_more: Any) -> list[Any]:
         return [hostile(ChatRow, HOSTILE)]
 
-    async def jobs(self) -> list[Any]:
+    async def list_job_rows(self) -> list[Any]:
         return [hostile(JobRow, HOSTILE)]
 
-    async def models(self) -> list[ModelRow]:
+    async def list_model_rows(self) -> list[ModelRow]:
         return [hostile(ModelRow, HOSTILE)]
 
-    async def changes(self, **_more: Any) -> list[Any]:
+    async def list_file_diffs(self, **_more: Any) -> list[Any]:
         return [FileDiff(hostile(FileChange, HOSTILE), (hostile(Hunk, HOSTILE),), (HOSTILE,))]
 
     async def preview_back(self, seq: int) -> list[str]:
         return [HOSTILE]
 
-    async def resources(self, _root: str, _chat: str = "") -> Sequence[str]:
+    async def list_resource_names(self, _root: str, _chat: str = "") -> Sequence[str]:
         return (HOSTILE,)
 
-    async def own_commands(self, _root: str, _chat: str = "") -> dict[str, Any]:
+    async def list_own_commands(self, _root: str, _chat: str = "") -> dict[str, Any]:
         return {f"re{HOSTILE}": hostile(OwnCommand, HOSTILE)}
 
 
@@ -126,7 +126,7 @@ async def test_no_view_of_the_app_draws_anything_alive() -> None:  # S-12, S-22
             await pilot.pause(0.1)
             check_screen(app)
             app.pop_screen()
-        for line in app.transcript.last_lines(10_000):  # what stays on the terminal
+        for line in app.transcript.render_last_lines(10_000):  # what stays on the terminal
             check_inert(line, styled=True)
         app.leave()
         assert app.last_screenful

@@ -79,7 +79,7 @@ def strip_of(text: str, style: Style) -> Strip:
 def shown_after(strips: list[Strip]) -> list[list[tuple[str, str]]]:
     """A terminal on which this is written whole."""
     emulator = Emulator()
-    emulator.write(Painter().difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE))
+    emulator.write(Painter().compute_difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE))
     return emulator.rows
 
 
@@ -112,7 +112,7 @@ def test_the_terminal_shows_what_was_wanted(seed: int) -> None:
     painter, emulator = Painter(), Emulator()
     strips = [strip_of(f"line {number}", STYLES[number % len(STYLES)]) for number in range(HEIGHT)]
     for _ in range(30):
-        emulator.write(painter.difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE))
+        emulator.write(painter.compute_difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE))
         assert emulator.rows == shown_after(strips)
         strips = _change(strips, chance)
 
@@ -120,11 +120,14 @@ def test_the_terminal_shows_what_was_wanted(seed: int) -> None:
 def test_a_line_more_costs_a_line() -> None:
     painter = Painter()
     strips = [strip_of(f"{number} some text of an answer", STYLES[1]) for number in range(HEIGHT)]
-    full_output = painter.difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE)
+    full_output = painter.compute_difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE)
     longer = [*strips[1:], strip_of("the next line", STYLES[1])]
-    output = painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)
+    output = painter.compute_difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)
     assert len(output) < len(full_output) / 6
     assert full_output.count("48;2;") == 1  # one colour is set once
-    assert painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE) == ""
+    assert painter.compute_difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE) == ""
     painter.forget()
-    assert len(painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)) > len(full_output) * 0.9
+    assert (
+        len(painter.compute_difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE))
+        > len(full_output) * 0.9
+    )

@@ -3,9 +3,9 @@
 import subprocess
 from pathlib import Path
 
-from treadle.adapters.workspace.file_names import best, branch_of, file_names
+from treadle.adapters.workspace.file_names import choose_best_names, list_file_names, read_branch
 from treadle.frontends.tui.composer import History
-from treadle.frontends.tui.desktop import picture_at
+from treadle.frontends.tui.desktop import find_picture
 
 
 def test_history_goes_back_and_forth_and_is_there_the_next_time(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_names_are_those_that_git_knows_or_would(tmp_path: Path) -> None:
     for name in ("src/main.py", "notes.txt", "secret.log"):
         (tmp_path / name).write_text("x")
     (tmp_path / ".gitignore").write_text("*.log\n")
-    assert set(file_names(str(tmp_path))) == {"src/main.py", "notes.txt", ".gitignore"}
+    assert set(list_file_names(str(tmp_path))) == {"src/main.py", "notes.txt", ".gitignore"}
 
 
 def test_without_git_the_tree_is_walked(tmp_path: Path) -> None:
@@ -43,31 +43,31 @@ def test_without_git_the_tree_is_walked(tmp_path: Path) -> None:
     (tmp_path / "node_modules" / "x.js").write_text("x")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.py").write_text("x")
-    assert file_names(str(tmp_path)) == ["a/b.py"]
+    assert list_file_names(str(tmp_path)) == ["a/b.py"]
 
 
 def test_the_best_name_is_the_one_that_begins_so() -> None:
     names = ["src/deep/remain.py", "src/main.py", "docs/maintenance.md", "m/a/i/n.txt", "other.py"]
-    assert best(names, "main")[:3] == ["src/main.py", "docs/maintenance.md", "src/deep/remain.py"]
-    assert best(names, "srcmn") == ["src/main.py", "src/deep/remain.py"]
-    assert best(names, "zzz") == []
+    assert choose_best_names(names, "main")[:3] == ["src/main.py", "docs/maintenance.md", "src/deep/remain.py"]
+    assert choose_best_names(names, "srcmn") == ["src/main.py", "src/deep/remain.py"]
+    assert choose_best_names(names, "zzz") == []
     many = [f"folder{number % 100}/file_{number}.py" for number in range(50_000)]
-    assert best(many, "file_49999") == ["folder99/file_49999.py"]
+    assert choose_best_names(many, "file_49999") == ["folder99/file_49999.py"]
 
 
 def test_a_picture_is_known_by_its_path(tmp_path: Path) -> None:
     picture = tmp_path / "a b.png"
     picture.write_bytes(b"x")
-    assert picture_at(f"'{picture}'\n") == str(picture)
-    assert picture_at(str(tmp_path / "none.png")) == ""
-    assert picture_at("some words") == ""
+    assert find_picture(f"'{picture}'\n") == str(picture)
+    assert find_picture(str(tmp_path / "none.png")) == ""
+    assert find_picture("some words") == ""
 
 
 def test_the_branch_of_a_project_and_of_a_worktree(tmp_path: Path) -> None:
-    assert branch_of(str(tmp_path)) == ""
+    assert read_branch(str(tmp_path)) == ""
     subprocess.run(["git", "init", "-q", "-b", "feature/x", str(tmp_path / "main")], check=True)
-    assert branch_of(str(tmp_path / "main")) == "feature/x"
+    assert read_branch(str(tmp_path / "main")) == "feature/x"
     (tmp_path / "main" / ".git" / "HEAD").write_text("0123456789abcdef\n")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".git").write_text("gitdir: ../main/.git\n")
-    assert branch_of(str(tmp_path / "other")) == "01234567"
+    assert read_branch(str(tmp_path / "other")) == "01234567"

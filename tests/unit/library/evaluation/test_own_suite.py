@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.chat.intent import asks_for_changes
+from treadle.chat.intent import is_change_request
 from treadle.library.evaluation.attempts import lay_over
 from treadle.library.evaluation.tasks import Task, find_missing_programs, read_suite
 
@@ -24,7 +24,7 @@ def passes(task: Task, tree: Path) -> bool:
 def test_only_a_solution_passes(task: Task, tmp_path: Path) -> None:
     if lacking := find_missing_programs(task):
         pytest.skip(f"{', '.join(lacking)} is not here")
-    assert asks_for_changes(task.prompt), "else a run that changes nothing would be taken for done (L-16)"
+    assert is_change_request(task.prompt), "else a run that changes nothing would be taken for done (L-16)"
     assert isinstance(task.start, Path)
     assert task.reference is not None
     untouched, solved = tmp_path / "untouched", tmp_path / "solved"

@@ -40,8 +40,8 @@ class World:
     async def read(self, after_seq: int, until: int, chance: random.Random) -> list[Envelope]:
         """Everything up to this seq, at a pace of its own."""
         envelopes: list[Envelope] = []
-        async with self.feeds.reading(CHAT, after_seq, 0) as reader:
-            async for batch in self.feeds.batches(reader, 30.0):
+        async with self.feeds.open_reader(CHAT, after_seq, 0) as reader:
+            async for batch in self.feeds.stream_batches(reader, 30.0):
                 envelopes += [envelope for envelope in batch if envelope.seq]
                 for _ in range(chance.choice((0, 0, 1, 7))):
                     await asyncio.sleep(0)
@@ -93,8 +93,8 @@ async def test_a_reader_that_is_ahead_does_not_keep_the_others_waiting() -> None
 async def test_a_reader_holds_no_more_than_it_may() -> None:
     world = World(backlog=10)
     await world.here.create(CHAT, SessionCreated(ChatOptions()))
-    async with world.feeds.reading(CHAT, 0, 0) as reader:
-        batches = world.feeds.batches(reader, 30.0)
+    async with world.feeds.open_reader(CHAT, 0, 0) as reader:
+        batches = world.feeds.stream_batches(reader, 30.0)
         first = await anext(batches)
         assert [envelope.seq for envelope in first] == [1]
         waiting = asyncio.ensure_future(anext(batches))

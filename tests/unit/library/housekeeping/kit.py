@@ -15,7 +15,7 @@ from treadle.base.types import ChatId
 from treadle.library.housekeeping.retention import DAY_S
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Event, FilesChanged
-from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.protocol.files import DiffStat, FileState, make_file_change
 from treadle.protocol.views import ChatSummary
 
 
@@ -41,13 +41,13 @@ class Home:
         os.utime(self.folder / "objects" / digest[:2] / digest, (past_s, past_s))
 
     def age_all(self, days: float = 2.0) -> None:
-        for image in self.images.all():
+        for image in self.images.iterate_objects():
             self.age(image.digest, days)
 
     async def chat(self, name: str, *old_contents: bytes, days: float = 0.0, **more: object) -> ChatId:
         """A chat that overwrote files with these bytes, so many days ago."""
         files = tuple(
-            change_of(f"f{number}", FileState("file", 0o644, self.image(data), len(data)), None, DiffStat())
+            make_file_change(f"f{number}", FileState("file", 0o644, self.image(data), len(data)), None, DiffStat())
             for number, data in enumerate(old_contents)
         )
         return await self.log(name, FilesChanged(files), days=days, **more)
@@ -62,4 +62,4 @@ class Home:
         return chat
 
     def read_images(self) -> set[bytes]:
-        return {self.images.read(image.digest) for image in self.images.all()}
+        return {self.images.read(image.digest) for image in self.images.iterate_objects()}

@@ -15,14 +15,14 @@ from treadle.adapters.workspace.history.capture import make_copy
 from treadle.adapters.workspace.history.journal import Ending, Journal
 from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base.types import CallKey, ChatId
-from treadle.library.housekeeping.collecting import collect, collect_some, now_and_then
-from treadle.library.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of
+from treadle.library.housekeeping.collecting import collect, collect_briefly, collect_some
+from treadle.library.housekeeping.retention import DAY_S, Retention, get_stamp_path, is_due, read_stamp
 from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.commands import CommandSpec
 from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, ExecutionStart, FilesChanged
-from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.protocol.files import DiffStat, FileState, make_file_change
 from treadle.protocol.wire import Record
 
 
@@ -118,7 +118,7 @@ async def test_what_a_world_began_with_stays_as_long_as_the_world(home: Home) ->
     copy_world = folders.make(copy, lambda view: make_copy(str(home.top), view, home.images, str(home.path)))
     layers = folders.make(World("", str(home.top)))
     began = FileState("file", 0o644, home.image(b"beneath layers"), 14)
-    Beginnings(folders.view(layers)).add({"a": began})
+    Beginnings(folders.locate_view(layers)).add({"a": began})
     home.age_all()
     await collect(home.store, home.path, Retention(cap=0))
     assert home.read_images() == {b"copied", b"beneath layers"}
@@ -160,11 +160,11 @@ async def test_a_capture_of_a_chat_that_rests_is_worth_no_more_than_the_chat(
 
 async def test_what_an_unfinished_undo_needs_stays(home: Home) -> None:
     state = FileState("file", 0o644, home.image(b"goal"), 4)
-    journal = Journal("c/undo", str(home.top), "restore", "", (change_of("a", None, state, DiffStat()),))
+    journal = Journal("c/undo", str(home.top), "restore", "", (make_file_change("a", None, state, DiffStat()),))
     home.journals.decide(journal)
     await collect(home.store, home.path, Retention(days=0, cap=0))
     assert home.read_images() == {b"goal"}
-    home.journals.end("c/undo", Ending())
+    home.journals.record_ending("c/undo", Ending())
     await collect(home.store, home.path, Retention(days=0, cap=0))
     assert home.read_images() == set()
 
@@ -180,14 +180,14 @@ async def test_what_an_intent_refers_to_stays(
 
 async def test_what_a_manifest_lists_stays(home: Home) -> None:  # D-06
     state = FileState("file", 0o644, home.image(b"listed"), 6)
-    listed = msgspec.json.encode([change_of("a", state, None, DiffStat())])
+    listed = msgspec.json.encode([make_file_change("a", state, None, DiffStat())])
     await home.log("c_1", FilesChanged((), manifest=await home.store.put_blob(listed), total=1), days=3)
     await collect(home.store, home.path, Retention())
     assert home.read_images() == {b"listed"}
 
 
 async def test_a_lost_manifest_costs_only_what_it_alone_listed(home: Home) -> None:  # D-06
-    listed_change = change_of("a", FileState("file", 0o644, home.image(b"shown"), 5), None, DiffStat())
+    listed_change = make_file_change("a", FileState("file", 0o644, home.image(b"shown"), 5), None, DiffStat())
     unread = await home.store.put_blob(b"no list")
     await home.log(
         "c_1", FilesChanged((listed_change,), manifest="0" * 64, total=250), FilesChanged((), manifest=unread)
@@ -213,7 +213,7 @@ async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(ho
         passes += 1
         assert passes < 200
     assert max(removal_counts) < 3, "each did a little"
-    assert home.images.size() <= cap
+    assert home.images.measure_size() <= cap
     assert home.read_images() == {b"waits", *(b"%d" % number * 500 for number in range(9))}, "the oldest went"
 
 
@@ -244,7 +244,7 @@ async def test_a_pass_reads_a_log_again_only_if_it_has_changed(home: Home, monke
     assert set(read) == set(chats)
     read.clear()
     image = home.image(b"more")
-    change = change_of("a", FileState("file", 0o644, image, 4), None, DiffStat())
+    change = make_file_change("a", FileState("file", 0o644, image, 4), None, DiffStat())
     record = wire.encode(Envelope(2, chats[1], time.time_ns() // 10**6, FilesChanged((change,))))
     summary = replace((await home.store.get(chats[1])).summary, head=2)
     await home.store.append(Commit(chats[1], [record], summary, durable=True))
@@ -274,7 +274,7 @@ async def test_what_processes_that_died_left_goes_after_a_day(
         (home.folder / path).write_bytes(b"half")
     old_files = {path for path in home.folder.rglob("*") if path.is_file()}
     await collect(home.store, home.path, Retention())
-    assert {path for path in home.folder.rglob("*") if path.is_file()} - {stamp_of(home.path)} == old_files
+    assert {path for path in home.folder.rglob("*") if path.is_file()} - {get_stamp_path(home.path)} == old_files
     later = time.time() + 1.5 * DAY_S
     monkeypatch.setattr(time, "time", lambda: later)
     await collect(home.store, home.path, Retention())
@@ -287,11 +287,11 @@ async def test_what_processes_that_died_left_goes_after_a_day(
 
 async def test_by_itself_it_waits_for_nobody(home: Home) -> None:
     home.image(b"nobody's")
-    with home.images.batch():
-        await now_and_then(home.store, home.path, Retention())
+    with home.images.open_batch():
+        await collect_briefly(home.store, home.path, Retention())
         assert home.read_images() == {b"nobody's"}
     assert is_due(home.path), "the next one does it"
-    await now_and_then(home.store, home.path, Retention())
+    await collect_briefly(home.store, home.path, Retention())
     assert home.read_images() == set()
 
 
@@ -301,9 +301,9 @@ async def test_by_itself_once_a_day(home: Home) -> None:
     home.image(b"nobody's")
     assert not is_due(home.path)  # the clock is set
     yesterday = time.time() - 1.1 * DAY_S
-    os.utime(stamp_of(home.path), (yesterday, yesterday))
+    os.utime(get_stamp_path(home.path), (yesterday, yesterday))
     assert is_due(home.path)
-    await now_and_then(home.store, home.path, Retention())
+    await collect_briefly(home.store, home.path, Retention())
     assert home.read_images() == set()
     assert not is_due(home.path)
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.unit.library.housekeeping.kit import Home
 from treadle.adapters.workspace.history.journal import Journal
-from treadle.adapters.workspace.history.states import state_of
+from treadle.adapters.workspace.history.states import read_path_state
 from treadle.adapters.workspace.root import Root
 from treadle.library.housekeeping.damage import inspect
 from treadle.library.housekeeping.retention import DAY_S, Retention
 from treadle.protocol.events import FilesChanged
-from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.protocol.files import DiffStat, FileState, make_file_change
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_a_damaged_image_is_found_removed_and_kept_anew(home: Home) -> Non
     (home.top / "a").write_bytes(b"whole")
     home.captures.capture("c/1.0")
     home.captures.release("c/1.0")
-    (image,) = home.images.all()
+    (image,) = home.images.iterate_objects()
     file = home.folder / "objects" / image.digest[:2] / image.digest
     file.chmod(0o600)
     file.write_bytes(b"broken")
@@ -54,7 +54,7 @@ async def test_a_damaged_image_is_found_removed_and_kept_anew(home: Home) -> Non
 async def test_changes_that_cannot_be_undone_are_told(home: Home) -> None:
     await home.chat("c_1", b"one", b"two", days=1)
     await home.chat("c_old", b"three", days=31)
-    for image in home.images.all():
+    for image in home.images.iterate_objects():
         home.images.drop(image.digest)
     problems = await inspect(home.store, home.path, Retention(), repair=True)
     assert [(problem.chat, problem.repaired) for problem in problems] == [("c_1", False)]
@@ -64,7 +64,7 @@ async def test_changes_that_cannot_be_undone_are_told(home: Home) -> None:
 async def test_the_first_image_of_a_file_changed_twice_is_missed(home: Home) -> None:  # D-06: undoing a run needs it
     first, second = (FileState("file", 0o644, home.image(data), len(data)) for data in (b"first", b"second"))
     last = FileState("file", 0o644, "f" * 64, 4)
-    changes = (change_of("a", first, second, DiffStat()), change_of("a", second, last, DiffStat()))
+    changes = (make_file_change("a", first, second, DiffStat()), make_file_change("a", second, last, DiffStat()))
     await home.log("c_1", *(FilesChanged((change,)) for change in changes))
     assert await find_problems(home) == []
     home.images.drop(first.digest)
@@ -89,8 +89,8 @@ async def test_changes_that_were_begun_are_completed(home: Home) -> None:  # fau
     goal = FileState("file", 0o600, home.image(b"one"), 3)
     (home.top / "a").write_bytes(b"now")
     home.images.put(b"now")
-    old_state = state_of(Root(str(home.top)), "a")
-    change = change_of("a", old_state, goal, DiffStat())
+    old_state = read_path_state(Root(str(home.top)), "a")
+    change = make_file_change("a", old_state, goal, DiffStat())
     home.journals.decide(Journal("c_1/undo", str(home.top), "restore", "", (change,)))
     problems = await inspect(home.store, home.path, Retention(), repair=False)
     assert [(problem.kind, problem.chat) for problem in problems] == [("changes", "c_1")]
@@ -103,7 +103,7 @@ async def test_changes_that_were_begun_are_completed(home: Home) -> None:  # fau
 async def test_changes_that_cannot_be_completed_stay_a_problem(home: Home) -> None:
     goal = FileState("file", 0o600, "0" * 64, 3)
     home.journals.decide(
-        Journal("c_1/undo", str(home.top / "gone"), "restore", "", (change_of("a", None, goal, DiffStat()),))
+        Journal("c_1/undo", str(home.top / "gone"), "restore", "", (make_file_change("a", None, goal, DiffStat()),))
     )
     (problem,) = await find_problems(home, repair=True)
     assert problem[1] is False

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.library.skills.reading import OwnCommand, line, split, words
+from treadle.library.skills.reading import OwnCommand, format_line, split_front_matter, split_words
 
 FILE = """---
 name: "pdf-forms"   # a comment is none inside quotes
@@ -27,18 +27,18 @@ metadata:
 
 
 def test_texts_lists_and_blocks() -> None:
-    head, body = split(FILE)
+    head, body = split_front_matter(FILE)
     assert head["description"] == "Fill in forms. Use it for PDF files."
     assert head["tools"] == ["Read", "Bash"]
     assert head["allowed-tools"] == ["Grep", "Glob"]
     assert head["note"] == "plain text: with a colon"
-    assert (head["license"], line(head["metadata"])) == ("", "author: ada")
+    assert (head["license"], format_line(head["metadata"])) == ("", "author: ada")
     assert body == "# Body\n---"
 
 
 def test_yaml_as_other_agents_write_it() -> None:
     """Comments, lists over several lines, escapes; an anchor is no way to a large text."""
-    head, _ = split(
+    head, _ = split_front_matter(
         '---\n# a comment\ntools: [read, # why\n  grep]\nmodel: x # and why\ntitle: "a \\u00e9 # b"\n'
         "list:\n- one # first\n# between\n- two\nbomb: [&a [x, x], *a]\n---\n"
     )
@@ -54,7 +54,7 @@ def test_yaml_as_other_agents_write_it() -> None:
 )
 def test_keys_are_those_of_yaml(front: str) -> None:  # E-03
     """A key in quotes or behind blanks is not lost: without `tools` an agent would have all of them."""
-    assert split(f"---\n{front}\n---\n")[0] == {"name": "a", "tools": ["read"]}
+    assert split_front_matter(f"---\n{front}\n---\n")[0] == {"name": "a", "tools": ["read"]}
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_words_of_an_own_command(text: str, arguments: str, expanded: str) -> No
 
 @pytest.mark.parametrize("text", ["", "no front matter", "---\nname: x\nnever closed", "--- \n", "---\n---"])
 def test_what_has_none_is_all_body_or_empty(text: str) -> None:
-    head, body = split(text)
+    head, body = split_front_matter(text)
     assert head == {}
     assert body in (text, "")
 
 
 def test_windows_and_a_byte_order_mark() -> None:
-    assert split("\ufeff---\r\nname: x\r\n---\r\nbody\r\n") == ({"name": "x"}, "body")
+    assert split_front_matter("\ufeff---\r\nname: x\r\n---\r\nbody\r\n") == ({"name": "x"}, "body")
 
 
 @given(st.text(alphabet="-: \n|>[]'\"#abc,.{}&*", max_size=200))
 def test_any_text_is_read(text: str) -> None:
-    head, _ = split(f"---\n{text}\n---\nbody")
-    assert all(isinstance(words(value), list) and "\n" not in line(value) for value in head.values())
+    head, _ = split_front_matter(f"---\n{text}\n---\nbody")
+    assert all(isinstance(split_words(value), list) and "\n" not in format_line(value) for value in head.values())

@@ -40,7 +40,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 def view(case: Case) -> Path:
-    return Path(case.worlds.folders.path(case.world), "view")
+    return Path(case.worlds.folders.locate_world(case.world), "view")
 
 
 def stamps(case: Case) -> list[str]:
@@ -84,7 +84,7 @@ def test_rebases_and_commits_at_once_leave_a_whole_world(case: Case) -> None:
         raised = at_once(*[lambda: case.worlds.rebase(case.world)] * 3)
         assert not raised
         assert len(stamps(case)) == 2, "the link and what it leads to"
-        assert [file.path for file in case.worlds.effect(case.world).files] == ["text"]
+        assert [file.path for file in case.worlds.compute_effect(case.world).files] == ["text"]
     raised = at_once(
         lambda: case.worlds.rebase(case.world),
         lambda: case.worlds.bring_in("c/1", case.world),
@@ -92,7 +92,7 @@ def test_rebases_and_commits_at_once_leave_a_whole_world(case: Case) -> None:
     )
     assert not raised
     assert (case.project / "text").read_text() == f"person {ROUNDS - 1}\n2\n3\n4\n5\nworld\n"
-    assert not case.worlds.effect(case.world).files
+    assert not case.worlds.compute_effect(case.world).files
 
 
 # W-12, fault 39
@@ -100,8 +100,8 @@ def test_a_drop_waits_for_a_rebase(case: Case) -> None:
     edit(case, "text", b"1\n2\n3\n4\n5\nworld\n")
     raised = at_once(lambda: case.worlds.rebase(case.world), lambda: case.worlds.drop(case.world))
     assert all(isinstance(error, (NotFound, ToolError)) and "world_" in str(error) for error in raised), raised
-    assert not [*case.worlds.folders.all()]
-    assert not Path(case.worlds.folders.path(case.world)).exists(), "nothing is made anew where it was"
+    assert not [*case.worlds.folders.iterate_worlds()]
+    assert not Path(case.worlds.folders.locate_world(case.world)).exists(), "nothing is made anew where it was"
 
 
 # W-13
@@ -127,13 +127,13 @@ def test_a_world_that_lost_its_stamp_is_named_by_fsck_and_mended(case: Case, los
     (mended,) = find(case, repair=True)
     assert mended.repaired
     assert not find(case, repair=False)
-    assert [each.path for each in case.worlds.effect(case.world).conflicts] == ["text"], "as old as the world"
+    assert [each.path for each in case.worlds.compute_effect(case.world).conflicts] == ["text"], "as old as the world"
     case.worlds.rebase(case.world)
     assert not case.worlds.bring_in("c/1", case.world).conflicts
     assert (case.project / "text").read_text() == "person again\n2\n3\n4\n5\nworld\n"
 
 
-@pytest.mark.parametrize("act", ["effect", "rebase", "diff"])
+@pytest.mark.parametrize("act", ["compute_effect", "rebase", "render_diff"])
 def test_whoever_looks_at_a_world_mends_its_stamp(case: Case, act: str) -> None:
     (view(case) / "began").unlink()
     getattr(case.worlds, act)(case.world)
@@ -154,7 +154,7 @@ def test_beginnings_of_a_chat_are_kept_while_others_rebase(case: Case) -> None:
             two.update({f"merged {number % 3}": None})
 
     assert not at_once(add, update)
-    assert set(states) <= set(one.all())
+    assert set(states) <= set(one.read_all())
 
 
 # W-13: a file that is saved right after the look is not older than the stamp
@@ -169,7 +169,7 @@ def test_what_is_saved_after_the_look_counts_as_changed(case: Case) -> None:
     with suppress(Conflict):
         case.worlds.rebase(case.world)
     file_system.install_fault_hook(None)
-    assert case.worlds.effect(case.world).conflicts
+    assert case.worlds.compute_effect(case.world).conflicts
     case.worlds.rebase(case.world)
     assert case.inside()["text"] == b"person\n2\n3\n4\n5\nworld\n"
 
@@ -177,7 +177,7 @@ def test_what_is_saved_after_the_look_counts_as_changed(case: Case) -> None:
 # W-13: a change that was prepared and not made leaves no wrong base
 def test_a_file_is_merged_with_what_the_world_changed_it_from(case: Case) -> None:
     inside = case.history(str(case.project), "", case.world)
-    case.ground(case.world).changing({"text": inside.state("text")})
+    case.ground(case.world).record_old_states({"text": inside.read_state("text")})
     (case.project / "text").write_text("person\n1\n2\n3\n4\n5\n6\n")
     edit(case, "text", b"person\n1\n2\n3\n4\n5\n6\nworld\n")
     (case.project / "text").write_text("person again\nperson\n1\n2\n3\n4\n5\n6\n")
@@ -192,14 +192,14 @@ def test_a_parent_world_of_another_project_is_refused(case: Case, tmp_path: Path
     words = f"The world {case.world} is one of {case.project}, not of {other_project}."
     with pytest.raises(InvalidInput, match=re.escape(words)):
         case.worlds.open(str(other_project), case.world, "", "")
-    assert [world.id for world in case.worlds.folders.all()] == [case.world]
+    assert [world.id for world in case.worlds.folders.iterate_worlds()] == [case.world]
 
 
 # W-11: two mounts of one upper layer do not see each other's changes
 def test_a_holder_stays_while_a_command_enters_its_namespaces(case: Case) -> None:
     assert case.inside()["text"]  # this process keeps its connection to the holder, which must not count
     other_process = WorldGround(case.worlds.folders, case.world)
-    command = other_process._call()
+    command = other_process._call_holder()
     assert command is not None
     with command:
         command.send(b"spaces")

@@ -111,7 +111,7 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
     result = case.worlds.bring_in("chat/1", case.world)
     assert not result.conflicts
     assert contents(tree(case.project)) == new_contents
-    assert not case.worlds.effect(case.world).files
+    assert not case.worlds.compute_effect(case.world).files
 
 
 def _clash(*states: Text | None) -> bool:
@@ -162,7 +162,7 @@ def test_a_rebase_refuses_binary_files_and_modes_that_both_changed(  # W-13
         _save(file, theirs)
         with pytest.raises(Conflict, match="cannot be merged: a"):
             case.worlds.rebase(case.world)
-        state = history.state("a")
+        state = history.read_state("a")
         assert state is not None
         assert (history.root.read_bytes("a"), state.mode) == ours, "refused, and nothing changed"
         assert (file.read_bytes(), file.stat().st_mode & 0o777) == theirs

@@ -89,7 +89,7 @@ def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -
     (case.project / "large").write_bytes(bytes(2_000_000))
     worlds = {name: case.worlds.open(str(case.project), "", "", "").id for name in ("one", "two")}
     for id in worlds.values():
-        entries = Path(case.worlds.folders.path(id)).rglob("*")
+        entries = Path(case.worlds.folders.locate_world(id)).rglob("*")
         assert sum(each.lstat().st_size for each in entries) < 1_000_000, "nothing is copied until it is written"
     for place, name, data in work:
         with open_top(case, worlds.get(place, "")) as top:
@@ -97,7 +97,7 @@ def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -
     entries = []
     for name in ("two", "one") if turned else ("one", "two"):
         old_tree = tree(case.project)
-        expected_effect = case.worlds.effect(worlds[name])
+        expected_effect = case.worlds.compute_effect(worlds[name])
         with open_top(case, worlds[name]) as top:
             inside = tree(Path(f"/proc/self/fd/{top}"))
         result = case.worlds.bring_in(f"chat/{name}", worlds[name])

@@ -12,7 +12,7 @@ from treadle.library.housekeeping.retention import Retention
 from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.store import Listed
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.subagent_events import world_of
+from treadle.protocol.subagent_events import make_world_name
 from treadle.protocol.views import ChatSummary
 from treadle.testing.faults import InjectedFault, faults
 
@@ -24,12 +24,12 @@ def test_gc_takes_what_was_dropped_and_fsck_names_what_is_damaged(tmp_path: Path
     dropped_folder.mkdir()
     assert collect_worlds([], tmp_path, 0.0) == 0
     assert not dropped_folder.exists()
-    assert [each.id for each in folders.all()] == [world.id]
-    assert list(folders.problems()) == []
-    Path(folders.view(world), "upper").rmdir()
-    assert list(folders.problems()) == [f"the world {world.id} has lost the files that were changed in it"]
-    Path(folders.path(world.id), "world.json").write_text("{")
-    (problem,) = folders.problems()
+    assert [each.id for each in folders.iterate_worlds()] == [world.id]
+    assert list(folders.find_problems()) == []
+    Path(folders.locate_view(world), "upper").rmdir()
+    assert list(folders.find_problems()) == [f"the world {world.id} has lost the files that were changed in it"]
+    Path(folders.locate_world(world.id), "world.json").write_text("{")
+    (problem,) = folders.find_problems()
     assert world.id in problem
 
 
@@ -42,7 +42,7 @@ def test_worlds_of_sub_agents_and_races_go_when_all_concerned_have_rested(tmp_pa
     folders = WorldFolders(str(tmp_path))
 
     def make_world(chat: str, parent: str = "") -> str:
-        return folders.make(World(world_of(ChatId(chat)), str(tmp_path), parent=parent)).id
+        return folders.make(World(make_world_name(ChatId(chat)), str(tmp_path), parent=parent)).id
 
     chats = [
         resting("c_race", 100),
@@ -66,9 +66,9 @@ def test_worlds_of_sub_agents_and_races_go_when_all_concerned_have_rested(tmp_pa
         make_world("c_below", above),
     }
     assert collect_worlds(chats, tmp_path, 200.0, dry=True) == 2
-    assert {each.id for each in folders.all()} == kept_worlds | {lost_world, deep}
+    assert {each.id for each in folders.iterate_worlds()} == kept_worlds | {lost_world, deep}
     assert collect_worlds(chats, tmp_path, 200.0) == 2
-    assert {each.id for each in folders.all()} == kept_worlds
+    assert {each.id for each in folders.iterate_worlds()} == kept_worlds
 
 
 async def test_a_world_that_was_opened_for_a_chat_that_was_never_recorded_goes(

@@ -49,23 +49,23 @@ def find(table: Mapping[str, _T], name: str) -> _T | None:
 
 def look_up(provider: str, name: str) -> ModelInfo:
     if provider == "copilot":
-        return _of_copilot(name)
+        return _make_copilot_info(name)
     known_info = _lookup_model(provider, name)
     if known_info is None and provider == "openrouter":
-        known_info = _of_maker(name)
-    info = known_info or _unknown(provider, name)
+        known_info = _find_by_maker(name)
+    info = known_info or _make_unknown_info(provider, name)
     if provider in OWN_SERVERS:
         return replace(info, free=True)
     return replace(info, tells_cost=True) if provider in COST_TELLERS else info
 
 
-def _unknown(provider: str, name: str) -> ModelInfo:
-    efforts = levels_of(provider, name, thinking=False, certain=False)
+def _make_unknown_info(provider: str, name: str) -> ModelInfo:
+    efforts = find_levels(provider, name, thinking=False, certain=False)
     # Nothing is sent to it that the user did not ask for, such as a temperature.
     return ModelInfo(provider, name, temperature=None, efforts=efforts, limit_assumed=True)
 
 
-def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tuple[ReasoningEffort, ...] | None:
+def find_levels(provider: str, name: str, *, thinking: bool, certain: bool) -> tuple[ReasoningEffort, ...] | None:
     """The reasoning efforts that a model takes; None: not known. `certain`: the table has this very model (M-16)."""
     from treadle.adapters.models.catalog.table import LEVELS
 
@@ -77,7 +77,7 @@ def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tup
     return listed if listed is not None or thinking or not certain else ()
 
 
-def known_names(provider: str) -> list[str]:
+def list_known_names(provider: str) -> list[str]:
     from treadle.adapters.models.catalog.table import LISTED, TABLES
 
     return [name for name in LISTED.get(provider, TABLES.get(provider, ())) if not name.endswith("*")]
@@ -106,11 +106,11 @@ class Catalogue:
             return info
         return replace(info, **user_settings, limit_assumed=info.limit_assumed and "max_output" not in user_settings)
 
-    def names(self, provider: str) -> list[str]:
+    def list_names(self, provider: str) -> list[str]:
         """The models of a provider that are known by name, the user's own first."""
         refs = (ref.partition(":") for ref in self._read() if not ref.endswith("*"))
         user_names = [name for owner, _, name in refs if owner == provider]
-        return list(dict.fromkeys([*user_names, *known_names(provider)]))
+        return list(dict.fromkeys([*user_names, *list_known_names(provider)]))
 
     def _read(self) -> dict[str, dict[str, object]]:
         if self._own is None:
@@ -136,12 +136,12 @@ def _lookup_model(provider: str, name: str) -> ModelInfo | None:
         temperature=None if "no-temperature" in traits else 0.1,
         native_tools="no-tools" not in traits,
         thinking="thinking" in traits,
-        efforts=levels_of(provider, name, thinking="thinking" in traits, certain=bool(fresh or output)),
+        efforts=find_levels(provider, name, thinking="thinking" in traits, certain=bool(fresh or output)),
         vision="vision" in traits,
     )
 
 
-def _of_maker(name: str) -> ModelInfo | None:
+def _find_by_maker(name: str) -> ModelInfo | None:
     """A model under the name of a reseller, `anthropic/claude-opus-5.5`, by what its maker calls it."""
     from treadle.adapters.models.catalog.table import MAKERS
 
@@ -152,13 +152,13 @@ def _of_maker(name: str) -> ModelInfo | None:
     maker_info = _lookup_model(maker, base_name.replace(".", "-") if maker == "anthropic" else base_name)
     if maker_info is None:
         return None
-    efforts = levels_of("openrouter", name, thinking=maker_info.thinking, certain=maker_info.has_price)
+    efforts = find_levels("openrouter", name, thinking=maker_info.thinking, certain=maker_info.has_price)
     return replace(maker_info, provider="openrouter", name=name, efforts=efforts)
 
 
-def _of_copilot(name: str) -> ModelInfo:
+def _make_copilot_info(name: str) -> ModelInfo:
     """Paid for by subscription: there are no prices."""
-    habits = _of_maker(name) or _unknown("copilot", name)
+    habits = _find_by_maker(name) or _make_unknown_info("copilot", name)
     limit = 4_096 if name.startswith(("gpt-3.5", "gpt-4o")) or name == "gpt-4" else COPILOT_OUTPUT
     return ModelInfo(
         "copilot",
@@ -167,7 +167,7 @@ def _of_copilot(name: str) -> ModelInfo:
         max_output=limit,
         temperature=habits.temperature,
         thinking=habits.thinking,
-        efforts=levels_of("copilot", name, thinking=habits.thinking, certain=habits.has_price),
+        efforts=find_levels("copilot", name, thinking=habits.thinking, certain=habits.has_price),
         vision=habits.vision,
         free=True,
     )
@@ -276,16 +276,16 @@ class ServerFacts:
         self._stored: dict[str, _StoredFacts] | None = None
 
     def find(self, address: str, name: str) -> ModelFacts | None:
-        stored = self._read().get(_key(address, name))
+        stored = self._read().get(_make_key(address, name))
         return stored.facts if stored is not None and time.time() - stored.time_s < VALID_S else None
 
-    def names(self, address: str) -> list[str]:
-        start = _key(address, "")
+    def list_names(self, address: str) -> list[str]:
+        start = _make_key(address, "")
         return sorted(key.removeprefix(start) for key in self._read() if key.startswith(start))
 
     def keep(self, address: str, name: str, facts: ModelFacts) -> None:
         self._stored = None  # another process may have written
-        stored = {**self._read(), _key(address, name): _StoredFacts(facts, time.time())}
+        stored = {**self._read(), _make_key(address, name): _StoredFacts(facts, time.time())}
         self._stored = dict(sorted(stored.items(), key=lambda item: item[1].time_s)[-MOST:])
         if self._file is not None:
             with suppress(OSError):
@@ -300,5 +300,5 @@ class ServerFacts:
         return self._stored
 
 
-def _key(address: str, name: str) -> str:
+def _make_key(address: str, name: str) -> str:
     return f"{address.rstrip('/')} {name}"

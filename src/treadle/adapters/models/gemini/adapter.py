@@ -12,12 +12,18 @@ from typing import Any, ClassVar, Literal, Unpack
 import msgspec
 
 from treadle.adapters.models.gemini.schema import reduce_schema
-from treadle.adapters.models.listing import list_from
+from treadle.adapters.models.listing import fetch_models
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder, without_tools
-from treadle.adapters.models.wire.failures import failure, is_refusal, refuses
+from treadle.adapters.models.wire.encoder import (
+    CLOSE,
+    AlternatingConversation,
+    Picture,
+    RequestEncoder,
+    find_output_schema,
+)
+from treadle.adapters.models.wire.failures import is_refusal, is_refusal_of, make_error
 from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
-from treadle.adapters.models.wire.json import decode_tolerantly, encode_json, json_object, tool_name
+from treadle.adapters.models.wire.json import clean_tool_name, decode_tolerantly, encode_json, ensure_json_object
 from treadle.adapters.models.wire.reading import EventReader
 from treadle.base.types import CallKey
 from treadle.errors import ModelError
@@ -89,7 +95,7 @@ class Chunk(msgspec.Struct, gc=False, rename="camel"):
 _chunk_decoder = msgspec.json.Decoder(Chunk)
 
 
-def usage_of(report: GeminiUsage) -> Usage:
+def compute_usage(report: GeminiUsage) -> Usage:
     """Thought tokens are not counted in the answer but cost the same."""
     thoughts = report.thoughts_token_count or 0
     prompt = (report.prompt_token_count or 0) + (report.tool_use_prompt_token_count or 0)
@@ -110,7 +116,7 @@ class GeminiReader(EventReader):
         self._spoiled: ModelError | None = None
 
     def _read(self, chunk: bytes) -> None:
-        for event in self._split(chunk):
+        for event in self._split_events(chunk):
             if event.data.startswith("[DONE]"):
                 self.done = True
             elif event.data and not self.done:
@@ -129,17 +135,17 @@ class GeminiReader(EventReader):
         try:
             chunks = msgspec.json.decode(document, type=list[msgspec.Raw])
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise self._nonsense(document) from error
+            raise self._make_nonsense_error(document) from error
         for chunk in chunks:
             self._take(bytes(chunk))
 
     def _take(self, data: str | bytes) -> None:
         chunk = decode_tolerantly(data, _chunk_decoder)
         if chunk is None:
-            raise self._nonsense(data)
+            raise self._make_nonsense_error(data)
         self._identify(chunk.response_id, chunk.model_version)
         if chunk.usage_metadata is not None:
-            self.count(usage_of(chunk.usage_metadata))
+            self.count(compute_usage(chunk.usage_metadata))
         for candidate in chunk.candidates or ():
             if candidate.index:
                 continue  # one answer was asked for
@@ -147,18 +153,18 @@ class GeminiReader(EventReader):
                 if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
                     self.say(part.text)
                 else:
-                    self._part(part)
+                    self._take_part(part)
             if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
                 self._finish(candidate.finish_reason, candidate.finish_message or "")
         # A chunk without an answer has counts alone, a failure, or a refusal of the question.
         if not chunk.candidates and bytes(chunk.error) not in (b"", b"null"):
-            raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
+            raise make_error(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
         feedback = chunk.prompt_feedback
         if not chunk.candidates and feedback is not None and feedback.block_reason:
             reason = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
             raise ModelError("bad_request", f"{self._where} does not answer this conversation: {reason}", status=200)
 
-    def _part(self, part: GeminiPart) -> None:
+    def _take_part(self, part: GeminiPart) -> None:
         text, place = part.text or "", (self.text_length, self._calls)
         mark = _Mark("text", part.thought_signature or "", len(text))
         if (call := part.function_call) is not None:
@@ -210,21 +216,21 @@ class GeminiConversation(AlternatingConversation):
     _encoder: "GeminiEncoder"
     _called: Mapping[CallKey, dict[str, str]] = {}  # the names and ids of the last turn's calls
 
-    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+    def _encode_user(self, text: str, images: Sequence[Picture]) -> bytes:
         image_parts = [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in images]
         text_parts = [{"text": text}] if text else []
-        return self._piece("user", [encode_json(part) for part in (*image_parts, *text_parts)])
+        return self._join_parts("user", [encode_json(part) for part in (*image_parts, *text_parts)])
 
-    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+    def _encode_assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Calls are told apart by name and order; ids are optional, and sent only where all of a turn can be."""
         has_own_ids = all(ids[call.call] == call.id for call in entry.calls)
         self._called = {
             call.call: {"id": call.id} | _encode_name(call.name) if has_own_ids else _encode_name(call.name)
             for call in entry.calls
         }
-        return self._piece("model", list(self._parts(entry)))
+        return self._join_parts("model", list(self._encode_parts(entry)))
 
-    def _parts(self, entry: AssistantEntry) -> Iterator[bytes]:
+    def _encode_parts(self, entry: AssistantEntry) -> Iterator[bytes]:
         """The parts of an answer in their order. A signed part is never joined with one that is not."""
         signatures: dict[int, str] = {}  # of calls
         behind: list[tuple[int, bytes]] = []  # signed parts behind so many calls
@@ -253,13 +259,13 @@ class GeminiConversation(AlternatingConversation):
             yield _encode_text(remaining)
         for number, call in enumerate(entry.calls):
             yield from (part for calls, part in behind if calls == number)
-            arguments = msgspec.Raw(json_object(call.arguments).encode())
+            arguments = msgspec.Raw(ensure_json_object(call.arguments).encode())
             signature = signatures.get(number, "") or (STAND_IN if not number and self._encoder.stand_in else "")
             signed = {"thoughtSignature": signature} if signature else {}
             yield encode_json({"functionCall": {**self._called[call.call], "args": arguments}, **signed})
         yield from (part for calls, part in behind if calls >= len(entry.calls))
 
-    def _result(self, result: ToolResult) -> bytes:
+    def _encode_result(self, result: ToolResult) -> bytes:
         response = {"output": result.text} if result.success else {"error": result.text}
         function = self._called.get(result.call, _encode_name(""))
         return encode_json({"functionResponse": function | {"response": response}})
@@ -273,17 +279,17 @@ class GeminiEncoder(RequestEncoder):
         super().__init__(ref)
         self.stand_in = stand_in
 
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+    def encode_body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         parts = [b'"generationConfig":' + encode_json(parameters)] if parameters else []
         if request.system.strip():
             parts.append(b'"systemInstruction":' + encode_json({"parts": [{"text": request.system}]}))
         if request.tools:
-            parts.append(b'"tools":[{"functionDeclarations":' + self._encoded_tools(request.tools) + b"}]")
+            parts.append(b'"tools":[{"functionDeclarations":' + self._get_encoded_tools(request.tools) + b"}]")
             parts.append(b'"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}')
-        parts.append(b'"contents":[' + _join_pieces(self._pieces(request)))
+        parts.append(b'"contents":[' + _join_pieces(self._encode_entries(request)))
         return b"{" + b",".join(parts) + b"]}"
 
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def _describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
         declared: dict[str, Any] = {"name": spec.name, "description": spec.description or spec.name}
         if not self.reduced:
             return declared | {"parametersJsonSchema": {"type": "object", **spec.parameters}}
@@ -297,7 +303,7 @@ def _encode_text(text: str, signature: str = "", *, is_thought: bool = False) ->
 
 
 def _encode_name(name: str) -> dict[str, str]:
-    safe_name = tool_name(name)
+    safe_name = clean_tool_name(name)
     return {"name": safe_name if safe_name[0].isalpha() or safe_name[0] == "_" else f"_{safe_name}"}
 
 
@@ -342,7 +348,7 @@ class Gemini(HttpModel):
         self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **options: Unpack[HttpOptions]
     ) -> None:
         super().__init__(info, options)
-        self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
+        self.path = f"/{self._format_resource(info.name)}:streamGenerateContent?alt=sse"
         # A model of which nothing is known is asked for its thoughts, too: it refuses once, if it has none.
         unknown = info.is_unknown and "gemini" in info.name
         self._thinking = (info.thinking or unknown) if thinking is None else thinking
@@ -355,25 +361,25 @@ class Gemini(HttpModel):
         self._switched: set[bool] = set()
 
     @classmethod
-    def _base(cls, url: str) -> str:
+    def _normalize_base_url(cls, url: str) -> str:
         url = url.rstrip("/")
         return url if _HAS_VERSION.search(url) else url + VERSION
 
-    def _resource(self, name: str) -> str:
+    def _format_resource(self, name: str) -> str:
         return name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
 
-    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+    def _build_parameters(self, request: ModelRequest) -> dict[str, Any]:
         effort = request.effort
         level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort) or self._level
         how_much: dict[str, Any] = {"thinkingLevel": level} if level else {}
         if effort and not self._takes_levels:  # before the third generation
             how_much = {"thinkingBudget": _BUDGETS[effort]}
         params: dict[str, Any] = {
-            "temperature": self._temperature(request),
+            "temperature": self._choose_temperature(request),
             "maxOutputTokens": request.max_tokens or self._info.output_limit or None,
             "thinkingConfig": {"includeThoughts": True, **how_much} if self._thinking or how_much else None,
         }
-        if (schema := without_tools(request)) is not None:
+        if (schema := find_output_schema(request)) is not None:
             params |= {"responseMimeType": "application/json", "responseSchema": reduce_schema(schema)}
         return self._select_parameters(params)
 
@@ -384,31 +390,31 @@ class Gemini(HttpModel):
         if _SIGNATURE.search(error_text):
             return self._mend_signatures("missing" in error_text or "misses" in error_text, request)
         for name, words in _REFUSED.items():
-            if name in sent_params and refuses(error, name, words):
+            if name in sent_params and is_refusal_of(error, name, words):
                 return self._drop(name)
         if request.tools and not self._encoder.reduced and _SCHEMA.search(error_text):
             self._encoder.change(reduced=True)
             text = "does not take the schemas of the tools as they are; they are cut down"
-            return self._notice("schema_reduced", text)
+            return self._make_notice("schema_reduced", text)
         return None
 
     def _mend_signatures(self, missing: bool, request: ModelRequest) -> NoticeDelta | None:
         """Drop refused signatures, and use the stand-in for required ones: on and off at most once per model."""
         if not missing and self._encoder.drop_thinking(request):
-            return self._notice("thinking_dropped", "refuses earlier thought signatures; it goes on without them")
+            return self._make_notice("thinking_dropped", "refuses earlier thought signatures; it goes on without them")
         if missing in self._switched or not self._encoder.change(stand_in=missing):
             return None
         self._switched.add(missing)
         problem = "misses thought signatures" if missing else "refuses what stands in for thought signatures"
-        return self._notice("thinking_dropped", f"{problem}; it goes on without the thinking of earlier calls")
+        return self._make_notice("thinking_dropped", f"{problem}; it goes on without the thinking of earlier calls")
 
 
 def connect(name: str, context: ProviderContext) -> Gemini:
-    key, url = context.access(f"gemini:{name}", BASE_URL)
+    key, url = context.require_access(f"gemini:{name}", BASE_URL)
     return Gemini(context.catalogue.look_up("gemini", name), base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    key, url = context.access("gemini", BASE_URL)
-    access = Access(Gemini._base(url), key, key_header=KEY_HEADER)
-    return await list_from(context, "gemini", access, "/models?pageSize=1000")
+    key, url = context.require_access("gemini", BASE_URL)
+    access = Access(Gemini._normalize_base_url(url), key, key_header=KEY_HEADER)
+    return await fetch_models(context, "gemini", access, "/models?pageSize=1000")

@@ -4,7 +4,7 @@ Constraints that the subset cannot express are dropped: Treadle checks the argum
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from treadle.protocol.content import json_type
+from treadle.protocol.content import get_json_type
 
 Schema = Mapping[str, Any]
 
@@ -27,7 +27,9 @@ def reduce_schema(schema: Schema) -> dict[str, Any]:
 
 class _Reducer:
     def __init__(self, root: Schema) -> None:
-        self._named = {f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in _parts(root, key)}
+        self._named = {
+            f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in _iterate_parts(root, key)
+        }
         self._left = _MOST
 
     def reduce(self, schema: Any, within: frozenset[str]) -> dict[str, Any]:
@@ -41,54 +43,58 @@ class _Reducer:
             limit = resolved.get(exclusive)
             if isinstance(limit, int | float) and not isinstance(limit, bool):
                 result[inclusive] = limit + step if resolved.get("type") == "integer" else limit
-        choices, null = _choices(resolved)
+        choices, null = _list_choices(resolved)
         if null:
             result["nullable"] = True
         if resolved.get("type") == "object" or "properties" in resolved:
-            return result | self._object(resolved, choices, within)
+            return result | self._reduce_object(resolved, choices, within)
         if len(choices) > 1:
             return result | {"anyOf": [self.reduce(choice, within) for choice in choices]}
         if choices:
             # Keywords of the whole override those of its only choice.
             return self.reduce(choices[0], within) | result
-        return result | self._plain(resolved, within)
+        return result | self._reduce_plain(resolved, within)
 
     def _resolve_schema(self, schema: Schema, within: frozenset[str]) -> tuple[Schema, frozenset[str]]:
         """References are replaced by what they stand for, and parts that must all hold by one that says it all."""
         while isinstance(name := schema.get("$ref"), str):
             definition = self._named.get(name) if name not in within else {"type": "object"}
-            schema = {**(definition if isinstance(definition, dict) else {}), **_without(schema, "$ref")}
+            schema = {**(definition if isinstance(definition, dict) else {}), **_omit_key(schema, "$ref")}
             within |= {name}
         parts = schema.get("allOf")
         if not isinstance(parts, list):
             return schema, within
         merged: dict[str, Any] = {}
-        for part in (*(part for part in parts if isinstance(part, Mapping)), _without(schema, "allOf")):
+        for part in (*(part for part in parts if isinstance(part, Mapping)), _omit_key(schema, "allOf")):
             resolved, within = self._resolve_schema(part, within)
-            properties = dict((*_parts(merged, "properties"), *_parts(resolved, "properties")))
-            required = dict.fromkeys((*_names(merged.get("required")), *_names(resolved.get("required"))))
+            properties = dict((*_iterate_parts(merged, "properties"), *_iterate_parts(resolved, "properties")))
+            required = dict.fromkeys((*_list_names(merged.get("required")), *_list_names(resolved.get("required"))))
             merged |= resolved
             merged |= {"properties": properties} if properties else {}
             merged |= {"required": list(required)} if required else {}
         return merged, within
 
-    def _object(self, schema: Schema, choices: list[Any], within: frozenset[str]) -> dict[str, Any]:
+    def _reduce_object(self, schema: Schema, choices: list[Any], within: frozenset[str]) -> dict[str, Any]:
         """An object of several shapes is one that may have the properties of each."""
         shapes = (self._resolve_schema(choice, within)[0] for choice in choices if isinstance(choice, Mapping))
-        properties = dict(part for shape in (*shapes, schema) for part in _parts(shape, "properties"))
+        properties = dict(part for shape in (*shapes, schema) for part in _iterate_parts(shape, "properties"))
         result: dict[str, Any] = {"type": "object"}
         if properties:
             result["properties"] = {name: self.reduce(part, within) for name, part in properties.items()}
-        if required := [name for name in _names(schema.get("required")) if name in properties]:
+        if required := [name for name in _list_names(schema.get("required")) if name in properties]:
             result["required"] = required
         return result
 
-    def _plain(self, schema: Schema, within: frozenset[str]) -> dict[str, Any]:
+    def _reduce_plain(self, schema: Schema, within: frozenset[str]) -> dict[str, Any]:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
             # Only words can be listed; of other values, the kind is told.
             words = [value for value in values if isinstance(value, str)]
-            return {"type": "string", "enum": words} if words else self._plain({"type": json_type(values[0])}, within)
+            return (
+                {"type": "string", "enum": words}
+                if words
+                else self._reduce_plain({"type": get_json_type(values[0])}, within)
+            )
         kind = schema.get("type")
         if kind not in _TYPES:
             kind = "array" if "items" in schema else _ANY["type"]
@@ -101,7 +107,7 @@ class _Reducer:
         return result
 
 
-def _choices(schema: Schema) -> tuple[list[Any], bool]:
+def _list_choices(schema: Schema) -> tuple[list[Any], bool]:
     """The alternatives, and whether null is one of them."""
     for key in ("anyOf", "oneOf"):
         if isinstance(alternatives := schema.get(key), list):
@@ -113,16 +119,16 @@ def _choices(schema: Schema) -> tuple[list[Any], bool]:
     return [], schema.get("nullable") is True
 
 
-def _parts(schema: Schema, key: str) -> Iterator[tuple[str, Any]]:
+def _iterate_parts(schema: Schema, key: str) -> Iterator[tuple[str, Any]]:
     mapping = schema.get(key)
     return iter(mapping.items() if isinstance(mapping, dict) else ())
 
 
-def _without(schema: Schema, key: str) -> dict[str, Any]:
+def _omit_key(schema: Schema, key: str) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != key}
 
 
-def _names(candidates: Any) -> list[str]:
+def _list_names(candidates: Any) -> list[str]:
     return [name for name in candidates if isinstance(name, str)] if isinstance(candidates, list) else []
 
 

@@ -37,14 +37,14 @@ class TokenSource(NamedTuple):
     knows_project: bool = False
 
 
-def given_token(token: Secret) -> TokenSource:
+def make_fixed_tokens(token: Secret) -> TokenSource:
     async def fetch() -> Grant:
         return Grant(token)
 
     return TokenSource(fetch, is_fixed=True)
 
 
-def command_tokens(line: str, env: Mapping[str, str]) -> TokenSource:
+def make_command_tokens(line: str, env: Mapping[str, str]) -> TokenSource:
     """A program that prints a token, such as `gcloud auth print-access-token`."""
     try:
         argv = shlex.split(line)
@@ -66,7 +66,7 @@ def command_tokens(line: str, env: Mapping[str, str]) -> TokenSource:
     return TokenSource(fetch)
 
 
-def google_tokens() -> TokenSource:
+def make_google_tokens() -> TokenSource:
     """The credentials of this machine: a service account, a person's login, or those of the cloud it runs in. The
     library blocks while it asks for a token, so it works in a thread."""
     credentials: Any = None
@@ -95,12 +95,12 @@ def google_tokens() -> TokenSource:
 
 def find_tokens(env: Mapping[str, str]) -> TokenSource:
     if token := Secret(env.get(TOKEN, "")):
-        return given_token(token)
+        return make_fixed_tokens(token)
     if line := env.get(COMMAND, "").strip():
-        return command_tokens(line, env)
+        return make_command_tokens(line, env)
     with suppress(ImportError):
         if all(importlib.util.find_spec(name) for name in ("google.auth", "requests")):
-            return google_tokens()
+            return make_google_tokens()
     raise ConfigError(
         f"vertex needs a token: install the extra `vertex` (google-auth), or set {TOKEN} or {COMMAND}, "
         "for instance to `gcloud auth print-access-token`"
@@ -115,7 +115,7 @@ MULTI_REGIONS = ("us", "eu")
 class Vertex(Gemini):
     """One model of a project. Its name may say whose it is (`meta/llama…`) or be an endpoint (`endpoints/…`)."""
 
-    def _resource(self, name: str) -> str:
+    def _format_resource(self, name: str) -> str:
         if name.startswith(("publishers/", "endpoints/", "models/")):
             return name
         publisher, slash, model = name.partition("/")
@@ -127,12 +127,12 @@ class VertexEndpoint:
         self._source, self._project, self._location = source, project, location
         self._grant: Grant | None = None
         self._fetching = asyncio.Lock()
-        self._base_url = base_url.rstrip("/") or address_of(location)
+        self._base_url = base_url.rstrip("/") or build_address(location)
 
     def __repr__(self) -> str:
         return repr(hide_credentials(self._base_url))
 
-    async def access(self, request: ModelRequest) -> Access:
+    async def prepare_access(self, request: ModelRequest) -> Access:
         async with self._fetching:
             grant = self._grant
             if grant is None or (grant.credentials is not None and not grant.credentials.valid):
@@ -152,7 +152,7 @@ class VertexEndpoint:
         return True
 
 
-def address_of(location: str) -> str:
+def build_address(location: str) -> str:
     if location in MULTI_REGIONS:
         return f"https://aiplatform.{location}.rep.googleapis.com"
     return f"https://{'' if location == GLOBAL else f'{location}-'}aiplatform.googleapis.com"
@@ -165,7 +165,7 @@ def make_endpoint(context: ProviderContext) -> VertexEndpoint:
     if not project and not source.knows_project:
         raise ConfigError("vertex needs a project: set GOOGLE_CLOUD_PROJECT")
     location = context.env.get("GOOGLE_CLOUD_LOCATION", "").strip() or GLOBAL
-    base_url = context.address("GOOGLE_VERTEX_BASE_URL")
+    base_url = context.find_address("GOOGLE_VERTEX_BASE_URL")
     return VertexEndpoint(source, project=project, location=location, base_url=base_url)
 
 

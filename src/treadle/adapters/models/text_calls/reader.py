@@ -28,10 +28,10 @@ def unescape(body: str, *, python: bool = False) -> str:
     Python's own escapes are read where Python's quotes are."""
     if "\\" not in body:
         return body
-    return join_surrogates((_PYTHON_ESCAPE if python else _ESCAPE).sub(_one_escape, body))
+    return join_surrogates((_PYTHON_ESCAPE if python else _ESCAPE).sub(_unescape_match, body))
 
 
-def _one_escape(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     code, char = match.groups()
     if code:
         return chr(min(int(code[1:], 16), 0x10FFFF))
@@ -48,16 +48,16 @@ def join_surrogates(text: str) -> str:
 def open_end(body: str) -> str:
     """A string that the end of the text cut off, without half an escape and without half a pair of surrogates."""
     match = _WHOLE_ESCAPES.match(body)
-    raw = _ESCAPE.sub(_one_escape, match[0] if match else "")
+    raw = _ESCAPE.sub(_unescape_match, match[0] if match else "")
     return join_surrogates(raw[:-1] if "\ud800" <= raw[-1:] <= "\udbff" else raw)
 
 
-def partial_length(text: str, word: str) -> int:
+def measure_partial(text: str, word: str) -> int:
     """How many characters at the end of the text may be the beginning of the word."""
     return next((length for length in range(len(word) - 1, 0, -1) if text.endswith(word[:length])), 0)
 
 
-def number(text: str) -> object:
+def parse_number(text: str) -> object:
     plain = text.replace("_", "")
     try:
         if plain.lstrip("+-").isdecimal():
@@ -68,14 +68,14 @@ def number(text: str) -> object:
     return value if math.isfinite(value) else text
 
 
-def json_or_text(text: str) -> object:
+def parse_json_or_text(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return text
 
 
-def storable(value: dict[str, object]) -> dict[str, object]:
+def make_storable(value: dict[str, object]) -> dict[str, object]:
     """The value without halves of surrogate pairs, which no encoder takes."""
     try:
         msgspec.json.encode(value)
@@ -180,7 +180,7 @@ class _ValueReader:
         return container
 
     def _step(self, frame: _Frame) -> None:
-        char = self._next()
+        char = self._peek_char()
         if char == ",":
             frame.needs_comma = False
             self._at += 1
@@ -189,20 +189,20 @@ class _ValueReader:
         elif isinstance(frame.value, list):
             if frame.needs_comma:
                 raise _Stop("broken", self._at)
-            self._value(frame)
+            self._read_value(frame)
         else:
             if frame.needs_comma:
                 if char not in CLOSERS:
                     raise _Stop("broken", self._at)
                 self._guessed = True
-            frame.key = self._key(frame.closer == ")")
-            if self._next() in ",}])" and frame.closer == "}":
+            frame.key = self._read_key(frame.closer == ")")
+            if self._peek_char() in ",}])" and frame.closer == "}":
                 frame.put(None)  # a colon with nothing behind it
                 self._guessed = True
             else:
-                self._value(frame)
+                self._read_value(frame)
 
-    def _next(self) -> str:
+    def _peek_char(self) -> str:
         """The next character that is no space or comment."""
         match = _SKIP.match(self._text, self._at)
         self._at = match.end() if match else self._at
@@ -219,25 +219,25 @@ class _ValueReader:
         del self._frames[frame_indexes[-1] :]
         self._at += 1
 
-    def _key(self, keyword: bool) -> str:
+    def _read_key(self, keyword: bool) -> str:
         begin, is_closed = self._at, True
         if self._text[begin] in CLOSERS and not keyword:
             body, is_closed = self._read_string()
         elif (token := self._quote_token()) is not None:
-            body, is_closed = self._between(token)
+            body, is_closed = self._read_between(token)
         elif (word := _WORD.match(self._text, begin)) is not None:
             body, self._at = word[0], word.end()
         else:
             raise _Stop("broken", begin)
         if not is_closed:
             raise _Stop("cut", len(self._text))
-        if self._next() != ("=" if keyword else ":"):
+        if self._peek_char() != ("=" if keyword else ":"):
             raise _Stop("broken", begin)
         self._at += 1
         return body
 
-    def _value(self, frame: _Frame) -> None:
-        char, is_closed = self._next(), True
+    def _read_value(self, frame: _Frame) -> None:
+        char, is_closed = self._peek_char(), True
         if char in "{[":
             self._open(char)
         elif char in CLOSERS:
@@ -247,22 +247,22 @@ class _ValueReader:
             if is_closed and _BEHIND.match(self._text, self._at) is None:
                 self._follow(frame, begin)
         elif (token := self._quote_token()) is not None:
-            value, is_closed = self._between(token)
+            value, is_closed = self._read_between(token)
             frame.put(value)
         else:
             digits = _NUMBER.match(self._text, self._at)
             if digits is not None:
-                frame.put(number(digits[0]))
+                frame.put(parse_number(digits[0]))
             if (tail := _NUMBER_TAIL.match(self._text, self._at)) is not None and tail[0]:
                 raise _Stop("cut", len(self._text))
             if digits is not None:
                 self._at = digits.end()
             else:
-                self._literal(frame)
+                self._read_literal(frame)
         if not is_closed:
             raise _Stop("cut", len(self._text))
 
-    def _literal(self, frame: _Frame) -> None:
+    def _read_literal(self, frame: _Frame) -> None:
         word = _WORD.match(self._text, self._at + (self._text[self._at] in "+-"))
         if word is None:
             raise _Stop("broken", self._at)
@@ -305,7 +305,7 @@ class _ValueReader:
             raise _Stop("cut", len(text))
         return next((token for token in _QUOTE_TOKENS if text.startswith(token, at)), None)
 
-    def _between(self, token: str) -> tuple[str, bool]:
+    def _read_between(self, token: str) -> tuple[str, bool]:
         """Return the string between two tokens, and True if the second token has arrived."""
         begin = self._at + len(token)
         end = self._text.find(token, begin)
@@ -313,7 +313,7 @@ class _ValueReader:
         if end >= 0:
             return join_surrogates(self._text[begin:end]), True
         remaining = self._text[begin:]
-        return join_surrogates(remaining[: len(remaining) - partial_length(remaining, token)]), False
+        return join_surrogates(remaining[: len(remaining) - measure_partial(remaining, token)]), False
 
     def _follow(self, frame: _Frame, begin: int) -> None:
         """The quote was not the last one, because nothing that may follow a string stands behind it: find the one

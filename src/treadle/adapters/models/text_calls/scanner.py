@@ -25,7 +25,7 @@ from treadle.adapters.models.text_calls.shapes import (
     Result,
     Source,
     TextCall,
-    ending_begun,
+    is_partial_ending,
     is_partial_opener,
 )
 
@@ -34,13 +34,13 @@ CallFree = Callable[[Source, int], tuple[int, bool]]
 
 
 @lru_cache(maxsize=64)
-def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
+def make_thinking_reader(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
     """The model's thinking, up to the first of these words, which is part of it or not."""
     word = re.compile("|".join(map(re.escape, ends)))
     partial_ends = frozenset(end[:length] for end in ends for length in range(1, len(end)))
     longest = max(map(len, ends))
 
-    def stretch(source: Source, at: int) -> tuple[int, bool]:
+    def find_end(source: Source, at: int) -> tuple[int, bool]:
         text = source.text
         end = word.search(text, at)
         if end is not None:
@@ -51,7 +51,7 @@ def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
             sure -= next((length for length in lengths if text[sure - length :] in partial_ends), 0)
         return sure, False
 
-    return stretch
+    return find_end
 
 
 @lru_cache(maxsize=64)
@@ -59,7 +59,7 @@ def make_fence_reader(run: str) -> CallFree:
     """A block that was opened with these backticks or tildes. It begins with the newline behind its first line."""
     closing = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")
 
-    def block(source: Source, at: int) -> tuple[int, bool]:
+    def find_end(source: Source, at: int) -> tuple[int, bool]:
         text = source.text
         end = closing.search(text, at)
         if end is not None and (source.final or end.end() < len(text)):
@@ -68,7 +68,7 @@ def make_fence_reader(run: str) -> CallFree:
         arriving = line >= 0 and (end is not None or not text[line:].strip("` ~\t\n"))
         return (line if arriving and not source.final else len(text)), False
 
-    return block
+    return find_end
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class Scanner:
         self.dangling = False  # the text ended in markup that was no call yet
 
     def feed(self, text: str) -> str:
-        if not self._held and self._passes(text):
+        if not self._held and self._is_plain(text):
             self._append(text)
             return self._take()
         self._held.append(text)
@@ -131,7 +131,7 @@ class Scanner:
         self._read(final=False)
         return self._take()
 
-    def _passes(self, text: str) -> bool:
+    def _is_plain(self, text: str) -> bool:
         """True if a piece is plain text that changes no state. Nearly every piece is."""
         if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
@@ -213,7 +213,7 @@ class Scanner:
             if isinstance(outcome, FoundCalls):
                 return self._accept_calls(source, at, outcome, certain=False)
         if self._behind:
-            further = self._behind_call(source, at)
+            further = self._skip_call_rest(source, at)
             if further != at:
                 return further
         points = _POINT_OR_LINE if self._run else _MARKED_POINT if self._marked_only else _POINT
@@ -229,10 +229,10 @@ class Scanner:
             self._show("\n")
             return point.end()
         if point[0][0] in "`~":
-            return self._ticks(source, at, point[0])
-        return self._candidate(source, at)
+            return self._read_ticks(source, at, point[0])
+        return self._read_candidate(source, at)
 
-    def _ticks(self, source: Source, at: int, run: str) -> int:
+    def _read_ticks(self, source: Source, at: int, run: str) -> int:
         """Backticks or tildes: a code span begins or ends, or a fenced block begins."""
         text, end = source.text, at + len(run)
         if end == len(text) and not source.final:
@@ -243,7 +243,7 @@ class Scanner:
         elif len(run) >= 3:
             info = _INFO.match(text, end)
             if info is not None and info[2]:
-                return self._fence(source, at, run, info)
+                return self._read_fence(source, at, run, info)
             if info is not None and info.end() == len(text) and not source.final:
                 return ~at
             self._run = len(run) if run[0] == "`" else 0
@@ -252,7 +252,7 @@ class Scanner:
         self._show(run)
         return end
 
-    def _fence(self, source: Source, at: int, run: str, info: re.Match[str]) -> int:
+    def _read_fence(self, source: Source, at: int, run: str, info: re.Match[str]) -> int:
         word = info[1].strip().lower()
         if run[0] == "`" and word in CALL_FENCES and not self._marked_only:
             outcome = read_fenced(source, word, info.end())
@@ -266,17 +266,17 @@ class Scanner:
         self._show(source.text[at : info.end() - 1])
         return info.end() - 1
 
-    def _candidate(self, source: Source, at: int) -> int:
+    def _read_candidate(self, source: Source, at: int) -> int:
         text = source.text
         if text[at] == "<" and not self._tail and not self._calls and text.startswith(THINK, at):
-            self._call_free = thinking((THINK_END,), with_end=True)
+            self._call_free = make_thinking_reader((THINK_END,), with_end=True)
             self._show(THINK)
             return at + len(THINK)
         marked = OPENER.match(text, at) is not None
         if marked:
             outcome = read_marked(source, at)
-        elif is_partial_opener(text, at) or (self._depth and (ENDING.match(text, at) or ending_begun(text, at))):
-            return self._markup(source, at)
+        elif is_partial_opener(text, at) or (self._depth and (ENDING.match(text, at) or is_partial_ending(text, at))):
+            return self._read_markup(source, at)
         elif text[at] == ">":
             outcome = read_addressed(source, at)
         elif self._marked_only or text[at] in "<]" or _IN_DATA.search(self._tail):
@@ -293,12 +293,12 @@ class Scanner:
             self._show(text[at : outcome.end])
             return outcome.end
         if outcome.until:
-            self._call_free, self._hidden = thinking(outcome.until), True
+            self._call_free, self._hidden = make_thinking_reader(outcome.until), True
         self._depth += text[at] == "<"
         self._gap.clear()
         return outcome.end
 
-    def _markup(self, source: Source, at: int) -> int:
+    def _read_markup(self, source: Source, at: int) -> int:
         """The end of a call that was not followed by it at once, or the beginning of a word that has not all come."""
         text = source.text
         ending = ENDING.match(text, at) if self._depth else None
@@ -328,7 +328,7 @@ class Scanner:
         return end
 
     def _accept_calls(self, source: Source, at: int, found_calls: FoundCalls, *, certain: bool) -> int:
-        if self._run and (further := self._in_span(source, at, found_calls.end)) is not None:
+        if self._run and (further := self._close_span(source, at, found_calls.end)) is not None:
             return further
         if self._freeze:
             self._frozen = True
@@ -347,7 +347,7 @@ class Scanner:
             self._fence_run = "```"
         return found_calls.end
 
-    def _in_span(self, source: Source, at: int, end: int) -> int | None:
+    def _close_span(self, source: Source, at: int, end: int) -> int | None:
         """The end of the code span around the call, closed by the same backticks on the same line. None if there is
         none; `~at` if more text is needed to decide."""
         text = source.text
@@ -361,7 +361,7 @@ class Scanner:
         self._show(text[at : closing.end()])
         return closing.end()
 
-    def _behind_call(self, source: Source, at: int) -> int:
+    def _skip_call_rest(self, source: Source, at: int) -> int:
         """Take away what is left of a call's markup; the same place when something else stands there."""
         text = source.text
         junk = _JUNK.match(text, at)
@@ -386,7 +386,7 @@ class Scanner:
             self._gap.clear()
             return stop
         next_chars = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
-        arriving = ending_begun(text, stop) or self._fence_run.startswith(next_chars)
+        arriving = is_partial_ending(text, stop) or self._fence_run.startswith(next_chars)
         if not source.final and (arriving or (not clean and is_partial_opener(text, stop))):
             return ~at
         if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:

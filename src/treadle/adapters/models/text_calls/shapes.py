@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.adapters.models.text_calls.reader import ParsedValue, read, storable
+from treadle.adapters.models.text_calls.reader import ParsedValue, make_storable, read
 
 _WIDE = "\uff5c"  # the full-width bar of DeepSeek's special tokens
 _BARS = (_WIDE, "|")
 _GAPS = ("▁", "_")
 
 
-def _special(words: str) -> list[str]:
+def _list_spellings(words: str) -> list[str]:
     """A special token in every spelling that is seen: full-width or plain bars, `▁` or `_` between the words."""
     return [f"<{bar}{words.replace(' ', gap)}{bar}>" for bar in _BARS for gap in _GAPS]
 
@@ -39,8 +39,10 @@ OPENERS: dict[str, str] = {
     "<function name=": "invoke",
     "[TOOL_CALLS]": "mistral",
     "<|python_tag|>": "python",
-    **dict.fromkeys((*_special("tool calls begin"), *_special("tool call begin")), "section"),
-    **dict.fromkeys((*_special("tool calls section begin"), *_special("tool call section begin")), "section"),
+    **dict.fromkeys((*_list_spellings("tool calls begin"), *_list_spellings("tool call begin")), "section"),
+    **dict.fromkeys(
+        (*_list_spellings("tool calls section begin"), *_list_spellings("tool call section begin")), "section"
+    ),
     **dict.fromkeys(("<|tool_call>", "<start_function_call>"), "gemma"),
     "<|tools_prefix|>": "apertus",
     **dict.fromkeys(("<|channel|>", "<|start|>assistant"), "harmony"),
@@ -54,38 +56,44 @@ ENDINGS: tuple[str, ...] = (
     *(f"</{tag}>" for tag in _TAGS),
     *("</tools>", "</function>", "</invoke>", f"</{DSML}invoke>", f"</{DSML}function_calls>"),
     *("<|/tool_call|>", "</|tool_call|>", "[/TOOL_CALLS]"),
-    *(*_special("tool call end"), *_special("tool calls end"), *_special("tool calls section end")),
-    *_special("tool call section end"),
+    *(
+        *_list_spellings("tool call end"),
+        *_list_spellings("tool calls end"),
+        *_list_spellings("tool calls section end"),
+    ),
+    *_list_spellings("tool call section end"),
     *("<tool_call|>", "<end_function_call>", "<end_of_turn>", "<turn|>", "<|tools_suffix|>", "<|assistant_end|>"),
     *("<|END_ACTION|>", "<|action_end|>", "<|python_end|>"),
     *("<|call|>", "<|return|>", "<|stop|>", "<|end_of_msg|>"),
     *(f"<|close|>{word}<|sep|>" for word in ("call", "tools", "response", "think", "message")),
     *(f"{MINIMAX}</{word}>" for word in ("invoke", "tool_call")),
     *("</s>", "<|eom_id|>", "<|eot_id|>", "<|eot|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
-    *_special("end of sentence"),
+    *_list_spellings("end of sentence"),
 )
-SEPARATORS: tuple[str, ...] = (*_special("tool sep"), *_special("tool call argument begin"))
+SEPARATORS: tuple[str, ...] = (*_list_spellings("tool sep"), *_list_spellings("tool call argument begin"))
 THINK, THINK_END = "<think>", "</think>"
 
 
-def _any_of(words: object) -> str:
+def _build_pattern(words: object) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))  # type: ignore[call-overload]
 
 
-OPENER = re.compile(_any_of(OPENERS))
-ENDING = re.compile(_any_of(ENDINGS))
-BORDER = re.compile(f"{_any_of(OPENERS)}|{_any_of(ENDINGS)}")  # where a call that cannot be read must have ended
-SEPARATOR = _any_of(SEPARATORS)
+OPENER = re.compile(_build_pattern(OPENERS))
+ENDING = re.compile(_build_pattern(ENDINGS))
+BORDER = re.compile(
+    f"{_build_pattern(OPENERS)}|{_build_pattern(ENDINGS)}"
+)  # where a call that cannot be read must have ended
+SEPARATOR = _build_pattern(SEPARATORS)
 LONGEST = max(map(len, (*OPENERS, *ENDINGS)))
 CERTAIN = 5  # so many characters of an opener at the end of a text are no coincidence
 
 
-def _prefixes(words: object) -> frozenset[str]:
+def _collect_prefixes(words: object) -> frozenset[str]:
     return frozenset(word[:length] for word in words for length in range(1, len(word)))  # type: ignore[attr-defined]
 
 
-_BEGUN = _prefixes((*OPENERS, THINK))
-_ENDING_BEGUN = _prefixes(ENDINGS)
+_BEGUN = _collect_prefixes((*OPENERS, THINK))
+_ENDING_BEGUN = _collect_prefixes(ENDINGS)
 
 
 def is_partial_opener(text: str, at: int) -> bool:
@@ -93,7 +101,7 @@ def is_partial_opener(text: str, at: int) -> bool:
     return len(text) - at <= LONGEST and text[at:] in _BEGUN
 
 
-def ending_begun(text: str, at: int) -> bool:
+def is_partial_ending(text: str, at: int) -> bool:
     return len(text) - at <= LONGEST and text[at:] in _ENDING_BEGUN
 
 
@@ -133,7 +141,7 @@ _LABELS = ("function", "tool_call", "tool_use", "function_call", "tool")
 _PREFIXES = ("functions.", "function.", "default_api.", "tools.")
 
 
-def calls_in(parsed: ParsedValue, tool_names: Collection[str] | None, *, marked: bool) -> list[TextCall] | None:
+def find_calls(parsed: ParsedValue, tool_names: Collection[str] | None, *, marked: bool) -> list[TextCall] | None:
     """The calls that a value is; None when it is anything else. Without a mark, which says that a call is meant, its
     name must be known, and the definition of a tool is none."""
     values = _unwrap(parsed.value)
@@ -141,7 +149,7 @@ def calls_in(parsed: ParsedValue, tool_names: Collection[str] | None, *, marked:
     for number, value in enumerate(values):
         last = number == len(values) - 1
         # A value that was cut or broken off is whole up to its last call.
-        call = _call(value, tool_names, parsed.state == "guessed" or (last and parsed.state != "whole"))
+        call = _find_call(value, tool_names, parsed.state == "guessed" or (last and parsed.state != "whole"))
         if call is not None and (marked or (_is_known(call.name, tool_names) and not _is_definition(value))):
             calls.append(call)
         elif not (last and calls and parsed.state in ("cut", "broken")):
@@ -160,7 +168,7 @@ def normalize_name(name: str, tool_names: Collection[str] | None) -> str:
     return stem if stem and number.isdecimal() else name
 
 
-def may_become_known(word: str, tool_names: Collection[str] | None) -> bool:
+def can_become_known(word: str, tool_names: Collection[str] | None) -> bool:
     """True if a name that begins with this word can be a known one."""
     if tool_names is None or tool_names is ANY_NAME:
         return tool_names is not None
@@ -202,7 +210,7 @@ def _get_wrapped_value(value: object) -> object | None:
     return next((value[key] for key in WRAPPER_KEYS if isinstance(value.get(key), dict | list)), None)
 
 
-def _call(value: object, tool_names: Collection[str] | None, repaired: bool) -> TextCall | None:
+def _find_call(value: object, tool_names: Collection[str] | None, repaired: bool) -> TextCall | None:
     keys = [key for key in NAME_KEYS if isinstance(value.get(key), str)] if isinstance(value, dict) else []
     if not isinstance(value, dict) or not keys:
         return None
@@ -212,11 +220,11 @@ def _call(value: object, tool_names: Collection[str] | None, repaired: bool) -> 
     name = normalize_name(value[key], tool_names)
     if not (NAME.fullmatch(name) or _is_known(name, tool_names)):
         return None
-    arguments, guessed = _arguments(value, key)
-    return TextCall(name, storable(arguments), repaired or guessed)
+    arguments, guessed = _find_arguments(value, key)
+    return TextCall(name, make_storable(arguments), repaired or guessed)
 
 
-def _arguments(value: dict[str, Any], name_key: str) -> tuple[dict[str, Any], bool]:
+def _find_arguments(value: dict[str, Any], name_key: str) -> tuple[dict[str, Any], bool]:
     """The arguments, and whether they had to be guessed. Without a key of their own they lie beside the name."""
     for key in ARGUMENT_KEYS:
         if key not in value or key == name_key:
@@ -287,7 +295,7 @@ def skip(pattern: re.Pattern[str], text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def spaces(text: str, at: int) -> int:
+def skip_spaces(text: str, at: int) -> int:
     return skip(_SPACES, text, at)
 
 
@@ -304,14 +312,14 @@ class Source(NamedTuple):
     tool_names: Collection[str] | None  # the names of the tools; None if unknown
     final: bool  # True if no more text will come
 
-    def call(self, name: str, arguments: Mapping[str, object], repaired: bool = False) -> TextCall:
-        return TextCall(normalize_name(name, self.tool_names), storable(dict(arguments)), repaired)
+    def make_call(self, name: str, arguments: Mapping[str, object], repaired: bool = False) -> TextCall:
+        return TextCall(normalize_name(name, self.tool_names), make_storable(dict(arguments)), repaired)
 
-    def missed_at_end(self) -> Missed | None:
+    def report_cut_end(self) -> Missed | None:
         """Return the result for the end of the text where more must follow."""
         return Missed(len(self.text), is_cut_off=True) if self.final else None
 
-    def short(self, at: int) -> Result:
+    def report_short_head(self, at: int) -> Result:
         """Return the result for a head that cannot be read: it may not have arrived completely."""
         remaining = len(self.text) - at
         if not self.final:
@@ -328,7 +336,7 @@ class Source(NamedTuple):
         """A JSON value that is a call or several. A broken one is read as far as possible if `border` shows its end."""
         if (parsed := self.parse(at)) is None:
             return None
-        calls = calls_in(parsed, self.tool_names, marked=marked)
+        calls = find_calls(parsed, self.tool_names, marked=marked)
         if calls is None or (parsed.state == "broken" and border is None):
             return Missed(parsed.end, is_cut_off=parsed.state == "cut")
         return self._find_end(parsed, calls, border)
@@ -339,7 +347,7 @@ class Source(NamedTuple):
             return None
         if not isinstance(parsed.value, dict):
             return Missed(parsed.end, is_cut_off=parsed.state == "cut")
-        call = self.call(name, parsed.value, parsed.state != "whole")
+        call = self.make_call(name, parsed.value, parsed.state != "whole")
         return self._find_end(parsed, [call], border)
 
     def _find_end(self, parsed: ParsedValue, calls: list[TextCall], border: re.Pattern[str] | None) -> Result:
@@ -353,9 +361,9 @@ class Source(NamedTuple):
             return FoundCalls(calls, len(self.text) if border is FENCE_END else parsed.end)
         return FoundCalls(calls, end_match.start())
 
-    def list_or_value(self, at: int) -> Result:
+    def read_list_or_value(self, at: int) -> Result:
         """A value, or a list of calls in Python's notation: `[read_file(path="a"), …]`."""
-        inside = spaces(self.text, at + 1)
+        inside = skip_spaces(self.text, at + 1)
         if self.text[at] == "[" and self.text[inside : inside + 1].isidentifier():
             return self.read_python_list(inside)
         return self.read_value(at)
@@ -364,7 +372,7 @@ class Source(NamedTuple):
         """`name(key=value)`, `name.call(key=value)` or `print(default_api.name(key=value))`."""
         head = PYTHON.match(self.text, at)
         if head is None:
-            return self.short(at)
+            return self.report_short_head(at)
         name = head[2].removesuffix(".call")
         if (parsed := self.parse(head.end())) is None:
             return None
@@ -372,11 +380,11 @@ class Source(NamedTuple):
             return Missed(parsed.end, is_cut_off=parsed.state == "cut")
         end = parsed.end
         if head[1] and parsed.state != "cut":
-            end = spaces(self.text, end)
+            end = skip_spaces(self.text, end)
             if end == len(self.text) and not self.final:
                 return None
             end += self.text[end : end + 1] == ")"
-        return FoundCalls([self.call(name, parsed.value, parsed.state != "whole")], end)
+        return FoundCalls([self.make_call(name, parsed.value, parsed.state != "whole")], end)
 
     def read_python_list(self, at: int) -> Result:
         calls: list[TextCall] = []

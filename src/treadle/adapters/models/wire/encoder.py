@@ -51,7 +51,7 @@ def resolve_pictures(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Pi
     return entry.text + missing, shown_pictures
 
 
-def _alias(call: str) -> str:
+def _make_call_id(call: str) -> str:
     """An id made of the call's key: nine letters or digits, which the strictest servers demand."""
     turn, _, position = call.partition(".")
     return f"t{turn:0>5}{position:0>3}"
@@ -75,7 +75,7 @@ class ConversationEncoder(ABC):
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                return self._user(*resolve_pictures(entry, self._pictures))
+                return self._encode_user(*resolve_pictures(entry, self._pictures))
             case AssistantEntry(text="", calls=(), thinking=thinking) if not any(each.opaque for each in thinking):
                 return b""  # an empty answer, which servers refuse as a message
             case AssistantEntry(calls=calls):
@@ -85,31 +85,31 @@ class ConversationEncoder(ABC):
                     has_own_ids = has_own_ids and all(map(pattern.fullmatch, ids))
                 if has_own_ids:
                     self._used_ids |= ids
-                self._ids = {call.call: call.id if has_own_ids else _alias(call.call) for call in calls}
-                return self._assistant(entry, self._ids)
+                self._ids = {call.call: call.id if has_own_ids else _make_call_id(call.call) for call in calls}
+                return self._encode_assistant(entry, self._ids)
             case ResultsEntry(results=results):
-                return self._results(results)
+                return self._encode_results(results)
             case _ as never:
                 assert_never(never)
 
     @abstractmethod
-    def _user(self, text: str, images: Sequence[Picture]) -> bytes: ...
+    def _encode_user(self, text: str, images: Sequence[Picture]) -> bytes: ...
 
     @abstractmethod
-    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes: ...
+    def _encode_assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes: ...
 
-    def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return b",".join(map(self._result, results))
+    def _encode_results(self, results: Sequence[ToolResult]) -> bytes:
+        return b",".join(map(self._encode_result, results))
 
     @abstractmethod
-    def _result(self, result: ToolResult) -> bytes: ...
+    def _encode_result(self, result: ToolResult) -> bytes: ...
 
-    def _id_of(self, result: ToolResult) -> str:
-        return self._ids.get(result.call) or _alias(result.call)
+    def _get_id(self, result: ToolResult) -> str:
+        return self._ids.get(result.call) or _make_call_id(result.call)
 
     def _unseal_thinking(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
         """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""
-        own_blocks = (block for block in entry.thinking if self._encoder.takes_back(block, self._refused))
+        own_blocks = (block for block in entry.thinking if self._encoder.can_send_back(block, self._refused))
         return [(block, sealed) for block in own_blocks if (sealed := unseal(block.opaque)) is not None]
 
 
@@ -120,7 +120,7 @@ class AlternatingConversation(ConversationEncoder):
     untold: ClassVar[bytes]  # the user's text that is inserted where a conversation begins with the model
     _speaker: Literal["user", "model", ""] = ""
 
-    def _piece(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
+    def _join_parts(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
         if not parts:
             return b""
         previous, self._speaker = self._speaker, speaker
@@ -129,8 +129,8 @@ class AlternatingConversation(ConversationEncoder):
             opening = (b"" if previous else self.opening["user"] + self.untold) + CLOSE + opening
         return opening + b",".join(parts)
 
-    def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return self._piece("user", [*map(self._result, results)])
+    def _encode_results(self, results: Sequence[ToolResult]) -> bytes:
+        return self._join_parts("user", [*map(self._encode_result, results)])
 
 
 class RequestEncoder:
@@ -145,19 +145,19 @@ class RequestEncoder:
         self._tool_sets: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
         self._talks: WeakKeyDictionary[Memo, Talk] = WeakKeyDictionary()
 
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+    def encode_body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         """The constant parts first, then the conversation: here in the form of Chat Completions and Ollama."""
         head = encode_json(parameters)[:-1]
         if request.tools:
-            head += b',"tools":' + self._encoded_tools(request.tools) + self.tool_choice
+            head += b',"tools":' + self._get_encoded_tools(request.tools) + self.tool_choice
         system = [encode_json({"role": "system", "content": request.system})] if request.system else []
-        return b"".join((head, b',"messages":[', b",".join([*system, *self._pieces(request)]), b"]}"))
+        return b"".join((head, b',"messages":[', b",".join([*system, *self._encode_entries(request)]), b"]}"))
 
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+    def _describe_tool(self, spec: ToolSpec) -> dict[str, Any]:
         function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         return {"type": "function", "function": function}
 
-    def takes_back(self, block: Thinking, refused: frozenset[str]) -> bool:
+    def can_send_back(self, block: Thinking, refused: frozenset[str]) -> bool:
         """True if thinking is sent back: it is the model's own, signed, and was not refused before (M-10)."""
         return bool(block.opaque) and block.model == self.ref and block.opaque not in refused
 
@@ -168,16 +168,16 @@ class RequestEncoder:
         """Send none of this request's thinking again; False when none was sent."""
         talk = self.talk(request)
         blocks = (block for entry in request.entries if isinstance(entry, AssistantEntry) for block in entry.thinking)
-        sent_blocks = {block.opaque for block in blocks if self.takes_back(block, talk.refused)}
+        sent_blocks = {block.opaque for block in blocks if self.can_send_back(block, talk.refused)}
         if sent_blocks:
             talk.refused |= sent_blocks
             talk.memo = Memo()
         return bool(sent_blocks)
 
-    def _pieces(self, request: ModelRequest) -> Sequence[bytes]:
+    def _encode_entries(self, request: ModelRequest) -> Sequence[bytes]:
         talk = self.talk(request)
         memo = talk.memo or request.memo
-        return memo.pieces(request.entries, lambda: self.conversation(self, talk.refused, request.pictures))
+        return memo.encode_pieces(request.entries, lambda: self.conversation(self, talk.refused, request.pictures))
 
     def change(self, **way: object) -> bool:
         """Encode in another way from now on: no bytes made before are sent. False if that was so before."""
@@ -190,7 +190,7 @@ class RequestEncoder:
             talk.memo = Memo()
         return True
 
-    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+    def _get_encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         key = tuple(map(id, tools))
         cached = self._tool_sets.get(key)
         if cached is None:
@@ -201,16 +201,16 @@ class RequestEncoder:
         return cached[1]
 
     def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        return encode_json([self._tool(spec) for spec in tools])
+        return encode_json([self._describe_tool(spec) for spec in tools])
 
 
-def json_schema_format(request: ModelRequest) -> dict[str, Any] | None:
+def build_schema_format(request: ModelRequest) -> dict[str, Any] | None:
     """The schema of an answer as OpenAI's protocols have it; None if any text will do."""
     schema = request.output_schema
     return None if schema is None else {"name": "answer", "schema": schema, "strict": is_strict(schema)}
 
 
-def without_tools(request: ModelRequest) -> dict[str, Any] | None:
+def find_output_schema(request: ModelRequest) -> dict[str, Any] | None:
     """The schema for servers whose constraint would forbid calls of tools, too."""
     return None if request.tools else request.output_schema
 

@@ -68,11 +68,11 @@ class Complaint(msgspec.Struct, frozen=True):
     is_error: bool = True  # True if the body itself reports a failure. A body with status 200 may be anything
 
 
-def failure(host: str, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
+def make_error(host: str, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
     """The error for an answer with this status and body; status 200 is judged by the body alone."""
     complaint = read_complaint(body)
     status = complaint.status if status == 200 and complaint.status else status
-    wait = retry_after(headers or {}, time.time)
+    wait = read_retry_after(headers or {}, time.time)
     wait = complaint.wait if wait is None else wait
 
     words = f"{complaint.words} {complaint.sentence}"
@@ -95,29 +95,29 @@ def failure(host: str, status: int, body: bytes, headers: Mapping[str, str] | No
 def classify(status: int, text: str) -> ModelErrorKind:
     text = text.lower()
 
-    def says(words: Iterable[str]) -> bool:
+    def has_any(words: Iterable[str]) -> bool:
         return any(word in text for word in words)
 
-    if "tool_use_failed" in text or (status in (200, 500) and says(_SPOILED)):
+    if "tool_use_failed" in text or (status in (200, 500) and has_any(_SPOILED)):
         return "cut_stream"
     if status == 413 or (status == 429 and "request too large" in text):
         # Also where the limit is one of a minute: only a shorter request passes.
         return "context_limit"
-    if status == 402 or (says(_QUOTA) and not (status == 429 and says(_RATE_CODES))):
+    if status == 402 or (has_any(_QUOTA) and not (status == 429 and has_any(_RATE_CODES))):
         return "quota"
-    if status in (401, 403) or (status == 400 and says(_BAD_KEY)):
+    if status in (401, 403) or (status == 400 and has_any(_BAD_KEY)):
         return "auth"
     if status == 429:
         return "rate_limit"
-    if says(_CONTEXT):
+    if has_any(_CONTEXT):
         return "context_limit"
     if status in (408, 425, 498) or (status >= 500 and status not in (501, 505)):
         return "overloaded"
     if status == 200:
         # The server began well and failed later: it says how, or it is its own fault and may be asked again.
-        if says(_AUTH):
+        if has_any(_AUTH):
             return "auth"
-        return "rate_limit" if says(_RATE) else "bad_request" if says(_BAD) else "overloaded"
+        return "rate_limit" if has_any(_RATE) else "bad_request" if has_any(_BAD) else "overloaded"
     return "bad_request"
 
 
@@ -139,7 +139,7 @@ def read_complaint(body: bytes) -> Complaint:
     words = " ".join(str(inner[key]) for key in ("code", "type", "status") if inner.get(key))
     code = inner.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 0
-    more, wait = _details(inner.get("details"))
+    more, wait = _parse_details(inner.get("details"))
     param = str(inner.get("param") or "")
     plain = sentence if isinstance(sentence, str) else msgspec.json.encode(sentence).decode()
     match = _TRY_AGAIN.search(plain) if wait is None else None  # "Please try again in 9m38.016s"
@@ -150,7 +150,7 @@ def read_complaint(body: bytes) -> Complaint:
     return Complaint(_shorten_sentence(plain), f"{words} {more}", param, status, wait, is_error)
 
 
-def _details(details: Any) -> tuple[str, float | None]:
+def _parse_details(details: Any) -> tuple[str, float | None]:
     """Return the details that Google adds to its errors: reasons and names of quotas, and the wait."""
     words: list[str] = []
     wait: float | None = None
@@ -165,21 +165,21 @@ def _details(details: Any) -> tuple[str, float | None]:
     return " ".join(words), wait
 
 
-def retry_after(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:
+def read_retry_after(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:
     """The wait that the server asked for, in seconds: given as milliseconds, as seconds, or as a date."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
             return float(value) * unit
-    until = _moment(headers.get("retry-after", ""))
+    until = _parse_moment(headers.get("retry-after", ""))
     if until is None:
         return None
     # The server's own clock is the better base: ours may be wrong.
-    base = _moment(headers.get("date", ""))
+    base = _parse_moment(headers.get("date", ""))
     return max(0.0, until - (now() if base is None else base))
 
 
-def _moment(text: str) -> float | None:
+def _parse_moment(text: str) -> float | None:
     from email.utils import parsedate_to_datetime  # few servers write a date
 
     try:
@@ -212,7 +212,7 @@ def is_refusal(error: ModelError) -> bool:
     return error.kind == "bad_request" and error.status in (400, 422)
 
 
-def refuses(error: ModelError, name: str, words: str = "", *, inside: bool = False) -> bool:
+def is_refusal_of(error: ModelError, name: str, words: str = "", *, inside: bool = False) -> bool:
     """True if the server refused the parameter `name`. `words`: a pattern of its name in error messages, if it differs.
     `inside`: True if the parameter is inside the conversation or the tools."""
     if not is_refusal(error):

@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from treadle.adapters.models.base import ModelBase, named_levels
+from treadle.adapters.models.base import ModelBase, parse_levels
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.encoder import NO_PICTURES, NONE_REFUSED, RequestEncoder
-from treadle.adapters.models.wire.failures import failure, is_refusal, refuses
-from treadle.adapters.models.wire.reading import ANSWER_BYTES, AnswerReader, over_limit
-from treadle.base.file_system import faultpoint
+from treadle.adapters.models.wire.failures import is_refusal, is_refusal_of, make_error
+from treadle.adapters.models.wire.reading import ANSWER_BYTES, AnswerReader, make_limit_error
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.http.client import DamagedBody, HttpClient, HttpResponse, UnknownEncoding
 from treadle.base.http.connection import CONNECT_S, CutOff, InvalidAddress
 from treadle.errors import ModelError
@@ -49,10 +49,10 @@ class ProviderResponse:
         try:
             data = await self._response.read()
         except OSError as error:
-            raise _broken(self._host, error) from error
+            raise _make_connection_error(self._host, error) from error
         self._size += len(data)
         if self._size > ANSWER_BYTES:
-            raise over_limit(self._host, "an answer", ANSWER_BYTES)
+            raise make_limit_error(self._host, "an answer", ANSWER_BYTES)
         return data
 
     async def read_on(self, seconds: float) -> bytes:
@@ -65,7 +65,7 @@ class ProviderResponse:
 
     async def leave(self) -> None:
         """Give the server a moment to end the body after its last word."""
-        if not self._response.at_eof():
+        if not self._response.is_at_eof():
             await self.read_on(CLOSE_S)
 
 
@@ -90,26 +90,26 @@ class Http:
                     while piece := await reply.read():
                         document += piece
                         if len(document) > DOCUMENT_CAP:
-                            raise ModelError("bad_request", f"{host_of(url)} answered with more than can be read")
+                            raise ModelError("bad_request", f"{format_host(url)} answered with more than can be read")
         except TimeoutError as error:
-            raise ModelError("network", f"{host_of(url)} did not answer within {CONNECT_S:g} seconds") from error
+            raise ModelError("network", f"{format_host(url)} did not answer within {CONNECT_S:g} seconds") from error
         return bytes(document)
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, key: Secret, key_header: str
     ) -> ProviderResponse:
-        host = host_of(url)
+        host = format_host(url)
         all_headers = dict(headers)
         if key:
             all_headers[key_header or "Authorization"] = key.reveal() if key_header else f"Bearer {key.reveal()}"
-        faultpoint("models.request")
+        reach_faultpoint("models.request")
         try:
             response = await self._client.request(method, url, all_headers, body)
         except UnknownEncoding as error:
             message = f"{host} compressed its answer ({error}), which was not asked for"
             raise ModelError("bad_request", message) from error
         except OSError as error:
-            raise _broken(host, error, key) from error
+            raise _make_connection_error(host, error, key) from error
         except InvalidAddress as error:
             raise ModelError("bad_request", f"{host} is no address of a server; check the base URL") from error
         except ValueError as error:  # also from the names of hosts
@@ -118,13 +118,13 @@ class Http:
         if response.status == 200:
             return reply
         with reply:
-            raise await _refusal(host, response, reply, key)
+            raise await _read_refusal(host, response, reply, key)
 
     async def close(self) -> None:
         await self._client.close()
 
 
-def server_of(url: str) -> tuple[str, int]:
+def parse_server(url: str) -> tuple[str, int]:
     """The address and port of a URL; empty and 0 if it has none that can be read."""
     try:
         parts = urlsplit(url)
@@ -138,12 +138,12 @@ def hide_credentials(url: str) -> str:
     return re.sub(r"//[^/]*@", "//", url)
 
 
-def host_of(url: str) -> str:
+def format_host(url: str) -> str:
     """The part of an address that people are told."""
     return hide_credentials(url).split("/")[2] if "://" in url else url
 
 
-def _broken(host: str, error: OSError, key: Secret | None = None) -> ModelError:
+def _make_connection_error(host: str, error: OSError, key: Secret | None = None) -> ModelError:
     if isinstance(error, DamagedBody):
         return ModelError("cut_stream", f"{host} sent a compressed answer that is damaged")
     if isinstance(error, CutOff):
@@ -157,7 +157,7 @@ def _broken(host: str, error: OSError, key: Secret | None = None) -> ModelError:
     return ModelError("network", message, unreachable=refused)
 
 
-async def _refusal(host: str, response: HttpResponse, reply: ProviderResponse, key: Secret) -> ModelError:
+async def _read_refusal(host: str, response: HttpResponse, reply: ProviderResponse, key: Secret) -> ModelError:
     """The error that a status other than 200 stands for. The body is read as far as it helps."""
     body = bytearray()
     try:
@@ -167,7 +167,7 @@ async def _refusal(host: str, response: HttpResponse, reply: ProviderResponse, k
     except (ModelError, OSError):
         pass  # the status alone says enough
     redacted = key.redact(bytes(body[:BODY_CAP]).decode("utf-8", "replace")).encode()
-    error = failure(host, response.status, redacted, response.headers)
+    error = make_error(host, response.status, redacted, response.headers)
     if not response.redirect:
         return error
     reason = f"{error}; it" if body.strip() else f"{host} answered {response.status}: it"
@@ -185,7 +185,7 @@ class Access(NamedTuple):
 class Endpoint(Protocol):
     """The address and key of a model's calls. Some must fetch a token first, and another when it is refused (M-11)."""
 
-    async def access(self, request: ModelRequest) -> Access:
+    async def prepare_access(self, request: ModelRequest) -> Access:
         """Where this request goes. ModelError when there is no way to it."""
         ...
 
@@ -224,7 +224,7 @@ class HttpModel(ModelBase, ABC):
     def __init__(self, info: ModelInfo, options: HttpOptions) -> None:
         super().__init__(info)
         key = options.get("api_key", "")
-        base_url = self._base(options.get("base_url", self.base_url))
+        base_url = self._normalize_base_url(options.get("base_url", self.base_url))
         headers = {**self.headers, **(options.get("headers") or {})}
         self._access = Access(base_url, key if isinstance(key, Secret) else Secret(key), headers, self.key_header)
         self._endpoint = options.get("endpoint")
@@ -235,7 +235,7 @@ class HttpModel(ModelBase, ABC):
         self._refused: set[str] = set()  # parameters that this model is no longer sent
 
     @classmethod
-    def _base(cls, url: str) -> str:
+    def _normalize_base_url(cls, url: str) -> str:
         """A base URL as it was given, without what `path` adds to it."""
         return url.rstrip("/").removesuffix(cls.path)
 
@@ -259,16 +259,16 @@ class HttpModel(ModelBase, ABC):
             request, notices = self._fit_effort(request)
             if notices:
                 yield notices
-            access = self._access if self._endpoint is None else await self._endpoint.access(request)
+            access = self._access if self._endpoint is None else await self._endpoint.prepare_access(request)
             url = access.base_url + self.path
-            parameters = self._parameters(request)
-            body = self._encoder.body(parameters, request)
+            parameters = self._build_parameters(request)
+            body = self._encoder.encode_body(parameters, request)
             has_output = False
             try:
                 response = await self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
                 with response as reply:
-                    reader = self.reader(host_of(url), self._info)
-                    reader.server, reader.sent = server_of(url), parameters
+                    reader = self.reader(format_host(url), self._info)
+                    reader.server, reader.sent = parse_server(url), parameters
                     while not reader.done:
                         chunk = await (reply.read() if reader.finish_reason is None else reply.read_on(AFTER_FINISH_S))
                         if not chunk:
@@ -277,7 +277,7 @@ class HttpModel(ModelBase, ABC):
                         has_output = has_output or any(type(delta) is not UsageDelta for delta in deltas)
                         if deltas:  # a server that merely keeps the line open is silent (L-12)
                             yield deltas
-                    faultpoint("models.streamed")
+                    reach_faultpoint("models.streamed")
                     yield reader.end()
                     if reader.done:
                         await reply.leave()
@@ -305,29 +305,29 @@ class HttpModel(ModelBase, ABC):
         if not about or not request.pictures or request.memo in self._blind or not self._info.vision:
             return None
         self._blind[request.memo] = Memo()  # the other one holds the bytes of the pictures
-        return self._notice("pictures_dropped", "refuses the pictures; it goes on without them")
+        return self._make_notice("pictures_dropped", "refuses the pictures; it goes on without them")
 
     def _mend_effort(self, error: ModelError, params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused the reasoning effort, take a level that it names, or go without."""
         effort = request.effort
         about = error.param or str(error)
         if not effort or not any(
-            name in params and re.search(words, about, re.I) and refuses(error, name, words)
+            name in params and re.search(words, about, re.I) and is_refusal_of(error, name, words)
             for name, words in self.effort_words
         ):
             return None
-        levels = tuple(level for level in named_levels(str(error)) if level != effort)
+        levels = tuple(level for level in parse_levels(str(error)) if level != effort)
         self._server_efforts = levels
         self._told_efforts.pop(request.memo, None)  # which level is sent instead is told when it is
         levels_text = f"the levels {', '.join(levels)}" if levels else "no reasoning effort"
-        return self._notice("effort", f"refuses the reasoning effort {effort}; it takes {levels_text}")
+        return self._make_notice("effort", f"refuses the reasoning effort {effort}; it takes {levels_text}")
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
         """The request as it is to be made, once all is known that must be."""
         return request
 
     @abstractmethod
-    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+    def _build_parameters(self, request: ModelRequest) -> dict[str, Any]:
         """All but the conversation and the tools."""
 
     @abstractmethod
@@ -347,4 +347,4 @@ class HttpModel(ModelBase, ABC):
     def _drop(self, name: str) -> NoticeDelta:
         """Go without a parameter from now on; if that does not help, only this once."""
         self._refused.add(name)
-        return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
+        return self._make_notice("parameter_dropped", f"refuses {name}; it is no longer sent")

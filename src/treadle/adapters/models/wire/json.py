@@ -32,7 +32,7 @@ def map_texts(value: Any, convert: Callable[[str], str]) -> Any:
             return value
 
 
-def json_object(text: str) -> str:
+def ensure_json_object(text: str) -> str:
     """A call's arguments, wrapped in an object if they are broken: many servers parse them and would refuse the request
     for ever, and so the model still sees what it wrote."""
     try:
@@ -42,7 +42,7 @@ def json_object(text: str) -> str:
     return text
 
 
-def tool_name(name: str, longest: int = 128) -> str:
+def clean_tool_name(name: str, longest: int = 128) -> str:
     """A name that the model made up may be no name at all, with which the whole chat would be stuck."""
     return _NOT_IN_NAMES.sub("_", name)[:longest] or "unnamed"
 
@@ -62,13 +62,13 @@ def decode_tolerantly(data: str | bytes | msgspec.Raw, decoder: msgspec.json.Dec
         return decoded
 
 
-def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
+def _decode_value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind, strict=False)
     except msgspec.ValidationError:
         pass
     if get_origin(kind) in (Union, UnionType):
-        return _value(raw, next(part for part in get_args(kind) if part is not type(None)))
+        return _decode_value(raw, next(part for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is list:
         items = msgspec.json.decode(raw, type=list[msgspec.Raw])
         return [decoded for item in items if (decoded := decode_leniently(item, *get_args(kind))) is not None]
@@ -83,7 +83,7 @@ def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
 def decode_leniently(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     """A struct whose fields all have defaults, as far as it can be understood; None when it is no JSON object."""
     try:
-        return _value(raw, kind)
+        return _decode_value(raw, kind)
     except _TROUBLE:
         return None
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.models.thinking import SignedBlock, seal
-from treadle.adapters.models.wire.failures import failure, read_complaint
+from treadle.adapters.models.wire.failures import make_error, read_complaint
 from treadle.adapters.models.wire.json import decode_mended
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
@@ -29,7 +29,7 @@ class SizeExceeded(Exception):
     """More than EVENT_BYTES of what it names. Raised by decoders, which do not know who sent it."""
 
 
-def over_limit(host: str, subject: object, limit: int = EVENT_BYTES) -> ModelError:
+def make_limit_error(host: str, subject: object, limit: int = EVENT_BYTES) -> ModelError:
     message = f"{host} sent {subject} of more than {limit // (1024 * 1024)} MiB; the answer was given up"
     return ModelError("answer_limit", message)
 
@@ -86,7 +86,7 @@ class Decoder:
             elif block.startswith("event: ") and block.count("\n") == 1 and "\ndata: " in block:
                 name, _, data = block.partition("\ndata: ")
                 events.append(ServerEvent(name[7:] or "message", data))
-            elif (event := _event(block.split("\n"))) is not None:
+            elif (event := _parse_event(block.split("\n"))) is not None:
                 events.append(event)
         return events
 
@@ -98,7 +98,7 @@ class Decoder:
         return text
 
 
-def _event(lines: list[str]) -> ServerEvent | None:
+def _parse_event(lines: list[str]) -> ServerEvent | None:
     """Return the event of these lines; None without data. Comments and reconnection fields are skipped."""
     kind, data = "", []
     for line in lines:
@@ -151,7 +151,7 @@ class LineDecoder:
         return lines
 
 
-def lines_of(body: bytes) -> list[bytes]:
+def split_lines(body: bytes) -> list[bytes]:
     return [line for raw in body.split(b"\n") if (line := raw.strip(_BLANK))]
 
 
@@ -159,7 +159,7 @@ NO_INFO = ModelInfo("", "")
 CACHE_WRITE = 1.25  # the price of input that is written to the cache, as a multiple of that of new input
 
 
-def cost_of(info: ModelInfo, fresh: int, written: int, cached: int, output: int) -> float:
+def compute_cost(info: ModelInfo, fresh: int, written: int, cached: int, output: int) -> float:
     return (
         (fresh + CACHE_WRITE * written) * info.usd_per_million_input
         + cached * (info.usd_per_million_cached or info.usd_per_million_input)
@@ -173,12 +173,12 @@ class UsageDetails(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-def price_with_writes(usage: Usage, written: int, info: ModelInfo) -> Usage:
+def add_write_cost(usage: Usage, written: int, info: ModelInfo) -> Usage:
     """Add the cost if a part of the input was written to the cache and the provider did not tell the cost itself."""
     if not written or usage.usd or not info.has_price:
         return usage
     fresh = max(0, usage.input - usage.cached - written)
-    return replace(usage, usd=cost_of(info, fresh, written, usage.cached, usage.output))
+    return replace(usage, usd=compute_cost(info, fresh, written, usage.cached, usage.output))
 
 
 # The server gave up: vLLM, OpenRouter, Z.ai and DeepSeek say so in place of a reason. The call is made again.
@@ -226,13 +226,13 @@ class AnswerReader(ABC):
                 # A web page is not an answer of a model, even with status 200 and a plausible type.
                 self._head = (self._head + chunk).lstrip(_BOM + _SPACE)[:_HEAD]
                 if self._head.startswith(b"<"):
-                    raise no_answer(self._where, "a web page")
+                    raise make_no_answer_error(self._where, "a web page")
             self._read(chunk)
         except ModelError as error:
             # Keep the deltas before the failure: they were received and are paid for. `end` raises it.
             self._failure, self.done = error, True
         except SizeExceeded as over:
-            self._failure, self.done = over_limit(self._where, over), True
+            self._failure, self.done = make_limit_error(self._where, over), True
         return self._take_out()
 
     def end(self) -> list[Delta]:
@@ -241,8 +241,8 @@ class AnswerReader(ABC):
             raise self._failure
         self._close()
         if not self._is_whole():
-            if not self._familiar():
-                raise no_answer(self._where, repr(self._head.decode("utf-8", "replace")))
+            if not self._is_familiar():
+                raise make_no_answer_error(self._where, repr(self._head.decode("utf-8", "replace")))
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
         reason = self.finish_reason or ("tool_calls" if self.has_calls else "stop")
         if (word := reason.lower()) in _BROKEN:
@@ -327,33 +327,33 @@ class AnswerReader(ABC):
     def _has_answer(self) -> bool:
         return bool(self.text_length or self.has_calls)
 
-    def _familiar(self) -> bool:
+    def _is_familiar(self) -> bool:
         """True if the body, as far as it arrived, begins like one that may hold an answer."""
         return any(self._head.startswith(beginning[: len(self._head)]) for beginning in _BEGINNINGS)
 
-    def _nonsense(self, data: str | bytes) -> ModelError:
-        if not self._familiar():
-            return no_answer(self._where, repr(_format_excerpt(data)))
+    def _make_nonsense_error(self, data: str | bytes) -> ModelError:
+        if not self._is_familiar():
+            return make_no_answer_error(self._where, repr(_format_excerpt(data)))
         message = f"{self._where} sent something that is no part of an answer: {_format_excerpt(data)!r}"
         return ModelError("cut_stream", message)
 
     def _decode_part(self, data: str | bytes, kind: type[_S]) -> _S:
         part = decode_mended(data, kind)
         if part is None:
-            raise self._nonsense(data)
+            raise self._make_nonsense_error(data)
         return part
 
-    def _no_document(self, document: bytes) -> ModelError:
+    def _make_document_error(self, document: bytes) -> ModelError:
         """The failure for a JSON document that is no answer: it tells of a fault, is cut off, or is something else."""
         try:
             msgspec.json.decode(document, type=msgspec.Raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return self._nonsense(document)
+            return self._make_nonsense_error(document)
         if self._has_answer:
-            return self._nonsense(document)
+            return self._make_nonsense_error(document)
         if read_complaint(document).is_error:
-            return failure(self._where, 200, document)
-        return no_answer(self._where, f"JSON of another kind ({_format_excerpt(document)})")
+            return make_error(self._where, 200, document)
+        return make_no_answer_error(self._where, f"JSON of another kind ({_format_excerpt(document)})")
 
 
 class EventReader(AnswerReader):
@@ -365,7 +365,7 @@ class EventReader(AnswerReader):
         self._pieces: list[bytes] | None = None  # of a document
         self._begun, self._size = False, 0
 
-    def _split(self, chunk: bytes) -> list[ServerEvent]:
+    def _split_events(self, chunk: bytes) -> list[ServerEvent]:
         """The events that are complete; none ever of a document. The first byte decides the format."""
         if not self._begun and (first := chunk.lstrip(_BOM + _SPACE)[:1]):
             self._begun = True
@@ -384,14 +384,14 @@ class EventReader(AnswerReader):
             document = b"".join(self._pieces).removeprefix(_BOM).strip().decode("utf-8", "replace").encode()
             self._read_document(document)
             if not self._is_whole() and not self._has_answer:
-                raise self._no_document(document)
+                raise self._make_document_error(document)
 
     @abstractmethod
     def _read_document(self, document: bytes) -> None:
         """Take in the answer as a whole."""
 
 
-def no_answer(host: str, description: str) -> ModelError:
+def make_no_answer_error(host: str, description: str) -> ModelError:
     """For a server that answers well and is none: asking again cannot help."""
     advice = "check the base URL, and whether a proxy or a sign-in page of the network stands in between"
     message = f"{host} answered with {description} where the answer of a model should be; {advice}"

@@ -73,7 +73,7 @@ Meanings = Iterable[Meaning]
 MESSAGES = frozenset(("-m", "--message", "-am"))
 
 
-def worst(severities: Iterable[Severity]) -> Severity:
+def select_worst(severities: Iterable[Severity]) -> Severity:
     return max(severities, key=RANK.__getitem__, default="none")
 
 
@@ -82,11 +82,11 @@ def mask_unknown(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def names(text: str) -> frozenset[str]:
+def parse_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def table(text: str) -> dict[str, str]:
+def parse_table(text: str) -> dict[str, str]:
     """By name, what stands behind the colon of its lines."""
     values: dict[str, str] = {}
     for listed, _, value in (line.partition(":") for line in text.strip().splitlines()):
@@ -105,7 +105,7 @@ class Options(msgspec.Struct, frozen=True):
         """True if one of the options was given. A long name also matches its prefix of three letters or more."""
         return any(_is_option(flag, name) for name in names for flag in self.flags)
 
-    def all(self, *names: str) -> list[str]:
+    def list_values(self, *names: str) -> list[str]:
         return [value for flag, value in self.values if any(_is_option(flag, name) for name in names)]
 
 
@@ -133,11 +133,13 @@ def read(args: Iterable[str], valued: str = "", *, until_word: bool = False) -> 
                 operands += words[at:]
                 break
             continue
-        at += _option(word, words[at : at + 1], takes, flags, values)
+        at += _parse_option(word, words[at : at + 1], takes, flags, values)
     return Options(tuple(flags), tuple(values), tuple(operands))
 
 
-def _option(word: str, more: list[str], takes: frozenset[str], flags: list[str], values: list[tuple[str, str]]) -> int:
+def _parse_option(
+    word: str, more: list[str], takes: frozenset[str], flags: list[str], values: list[tuple[str, str]]
+) -> int:
     name, equals, value = word.lstrip("-").partition("=")
     if word.startswith("--") or (name in takes and len(name) > 1):
         flags.append(name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from treadle.adapters.policy.shell.model import UNKNOWN, names
+from treadle.adapters.policy.shell.model import UNKNOWN, parse_names
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SPELLED = "%Uz"  # begins the spelling of a character that is not ASCII. A text that has it already is suspicious.
 _FAR = re.compile(r"[^\x00-\x7f]")
 _SPELLED = re.compile(SPELLED + r"([0-9a-f]{2,5}|10[0-9a-f]{4})%")
-WORDS = names(
+WORDS = parse_names(
     """
     word number raw_string ansi_c_string string translated_string concatenation simple_expansion expansion
     command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern regex test_operator
@@ -33,7 +33,7 @@ WORDS = names(
 
 
 @lru_cache(maxsize=1)
-def _language() -> "Language":
+def _load_language() -> "Language":
     import tree_sitter_bash  # late, because most commands of the program never judge a shell command
     from tree_sitter import Language
 
@@ -45,10 +45,10 @@ def parse(text: str) -> "Node":
 
     if not text.isascii():
         text = _FAR.sub(lambda match: f"{SPELLED}{ord(match[0]):x}%", text)
-    return Parser(_language()).parse(text.encode("ascii")).root_node
+    return Parser(_load_language()).parse(text.encode("ascii")).root_node
 
 
-def text_of(node: "Node") -> str:
+def get_text(node: "Node") -> str:
     return decode_source(node.text or b"")
 
 
@@ -57,19 +57,19 @@ def decode_source(source: bytes) -> str:
     return _SPELLED.sub(lambda match: chr(int(match[1], 16)), text) if SPELLED in text else text
 
 
-def comments_of(root: "Node", text: str) -> list[str]:
+def list_comments(root: "Node", text: str) -> list[str]:
     """All comments, in their order; without recursion, because a text can nest deeper than Python."""
     if "#" not in text:
         return []
-    comments = [(node.start_byte, text_of(node)) for node in _below(root) if node.type == "comment"]
+    comments = [(node.start_byte, get_text(node)) for node in _iterate_nodes(root) if node.type == "comment"]
     return [comment for _, comment in sorted(comments)]
 
 
 def has_fork(node: "Node", kinds: Sequence[str] = ("&", "pipeline", "subshell", "command_substitution")) -> bool:
-    return any(each.type in kinds for each in _below(node))
+    return any(each.type in kinds for each in _iterate_nodes(node))
 
 
-def _below(root: "Node") -> "Iterator[Node]":
+def _iterate_nodes(root: "Node") -> "Iterator[Node]":
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -77,7 +77,7 @@ def _below(root: "Node") -> "Iterator[Node]":
         waiting.extend(node.children)
 
 
-def group(nodes: "Sequence[Node]") -> "list[list[Node]]":
+def group_nodes(nodes: "Sequence[Node]") -> "list[list[Node]]":
     """Group adjacent nodes: nodes that touch are one word, even if the grammar splits them."""
     groups: list[list[Node]] = []
     for node in nodes:
@@ -119,7 +119,7 @@ def normalise(text: str) -> Normal:
     return _Scanner(text).scan() if _NEEDED.search(text) else Normal(text)
 
 
-def placeholder(word: str) -> int | None:
+def parse_placeholder(word: str) -> int | None:
     match = _PLACEHOLDER.fullmatch(word)
     return int(match[1]) if match else None
 
@@ -138,27 +138,27 @@ class _Scanner:
     def scan(self) -> Normal:
         while self.at < len(self.text):
             match = _TOKEN.match(self.text, self.at)
-            self._step(match[0], match["comment"] is not None) if match else self._step(self.text[self.at])
+            self._scan_token(match[0], match["comment"] is not None) if match else self._scan_token(self.text[self.at])
         if self.pending:
             self.sure = False
-            self._bodies()
+            self._scan_bodies()
         sure = self.sure and not (self.nests and (self.heredocs or self.comments))
         return Normal("".join(self.out), tuple(self.heredocs), tuple(self.comments), sure)
 
-    def _step(self, token: str, comment: bool = False) -> None:
+    def _scan_token(self, token: str, comment: bool = False) -> None:
         self.at += len(token)
         self.nests |= token[0] in '"$' and _OPEN.match(_CLOSED.sub("", token)) is not None
         if token == "<<":
-            self._heredoc()
+            self._scan_heredoc()
         elif token.startswith("<<<"):
             self.out.append(f"< {MARK}")
         elif token != "\\\n":
             self.out.append(token.replace("\\\n", "") if token[0] == '"' else token)
             self.comments += [token] if comment else []
         if token == "\n" and self.pending:
-            self._bodies()
+            self._scan_bodies()
 
-    def _heredoc(self) -> None:
+    def _scan_heredoc(self) -> None:
         tabs = self.text.startswith("-", self.at)
         match = _DELIMITER.match(self.text, self.at + tabs)
         word = match[1] if match else ""
@@ -169,7 +169,7 @@ class _Scanner:
         self.heredocs.append(Heredoc("", bool(re.search(r"[\\'\"]", word))))
         self.at = match.end() if match else self.at + tabs
 
-    def _bodies(self) -> None:
+    def _scan_bodies(self) -> None:
         for number, delimiter, tabs in self.pending:
             line = ("^\t*" if tabs else "^") + re.escape(delimiter)
             match = re.compile(line + r"(?:\n|\Z)", re.M).search(self.text, self.at)
@@ -201,18 +201,18 @@ class WordReader(Protocol):
     def mark_unreadable(self) -> None: ...
 
 
-def word(nodes: "list[Node]", reader: WordReader) -> str:
-    if len(nodes) == 1 and nodes[0].type in ("word", "command_name") and _SIMPLE.fullmatch(plain := text_of(nodes[0])):
+def read_word(nodes: "list[Node]", reader: WordReader) -> str:
+    if len(nodes) == 1 and nodes[0].type in ("word", "command_name") and _SIMPLE.fullmatch(plain := get_text(nodes[0])):
         return plain
     leaves = [leaf for node in nodes for leaf in _flatten(node)]
-    braces = any(not _is_quoted(leaf) and "{" in text_of(leaf) for leaf in leaves) and _BRACES.search(
-        "".join("x" if _is_quoted(leaf) else text_of(leaf) for leaf in leaves)
+    braces = any(not _is_quoted(leaf) and "{" in get_text(leaf) for leaf in leaves) and _BRACES.search(
+        "".join("x" if _is_quoted(leaf) else get_text(leaf) for leaf in leaves)
     )
     pieces = []
     for at, leaf in enumerate(leaves):
-        if text_of(leaf) == "$" and at + 1 < len(leaves) and leaves[at + 1].type == "string":
+        if get_text(leaf) == "$" and at + 1 < len(leaves) and leaves[at + 1].type == "string":
             continue  # $"…"
-        pieces.append(_piece(leaf, reader, at == 0))
+        pieces.append(_read_piece(leaf, reader, at == 0))
     text = "".join(pieces)
     return text[: text.index("{")] + UNKNOWN + text[text.rindex("}") + 1 :] if braces else text
 
@@ -229,20 +229,20 @@ def _is_quoted(node: "Node") -> bool:
     return node.type not in ("word", "number", "brace_expression", "{", "}")
 
 
-def _piece(node: "Node", reader: WordReader, first: bool) -> str:
+def _read_piece(node: "Node", reader: WordReader, first: bool) -> str:
     match node.type:
         case "raw_string":
-            return _literal(text_of(node)[1:-1], first)
+            return _protect_tilde(get_text(node)[1:-1], first)
         case "ansi_c_string":
-            return _literal(_ansi(text_of(node)[2:-1]), first)
+            return _protect_tilde(_decode_ansi(get_text(node)[2:-1]), first)
         case "string":
-            return _string(node, reader, first)
+            return _read_string(node, reader, first)
         case "simple_expansion":
-            return _GIVEN.get(text_of(node)[1:], UNKNOWN)
-        case "expansion" if re.fullmatch(r"\$\{\w+\}", text_of(node)):
-            return _GIVEN.get(text_of(node)[2:-1], UNKNOWN)
+            return _GIVEN.get(get_text(node)[1:], UNKNOWN)
+        case "expansion" if re.fullmatch(r"\$\{\w+\}", get_text(node)):
+            return _GIVEN.get(get_text(node)[2:-1], UNKNOWN)
         case "expansion" | "arithmetic_expansion":
-            arithmetic(node, reader)
+            walk_arithmetic(node, reader)
             return UNKNOWN
         case "command_substitution" | "process_substitution":
             reader.walk_substitution(node)
@@ -250,10 +250,10 @@ def _piece(node: "Node", reader: WordReader, first: bool) -> str:
     if node.named_child_count and node.type != "brace_expression":
         descend(node, reader)
         return UNKNOWN
-    return _plain(text_of(node), reader, first)
+    return _read_plain(get_text(node), reader, first)
 
 
-def _plain(text: str, reader: WordReader, first: bool) -> str:
+def _read_plain(text: str, reader: WordReader, first: bool) -> str:
     if first and text[:1] == "~" and (home := _TILDE.match(text)):
         user = f"/home/{home[1]}" if home[1] and home[1] != "root" else "/root" if home[1] else "~"
         text = (UNKNOWN if home[2] else user) + text[home.end() :]
@@ -263,10 +263,10 @@ def _plain(text: str, reader: WordReader, first: bool) -> str:
     return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _GIVEN.get(match[1], UNKNOWN), text))
 
 
-def arithmetic(node: "Node", reader: WordReader) -> None:
+def walk_arithmetic(node: "Node", reader: WordReader) -> None:
     """A name in an expression is evaluated, and so is its value."""
     descend(node, reader)
-    reader.note_evaluation(text_of(node))
+    reader.note_evaluation(get_text(node))
 
 
 def descend(node: "Node", reader: WordReader) -> None:
@@ -275,11 +275,11 @@ def descend(node: "Node", reader: WordReader) -> None:
             reader.walk_substitution(child)
         elif child.named_child_count:
             descend(child, reader)
-        elif child.is_named and child.type != "raw_string" and _HIDDEN.search(text_of(child)):
+        elif child.is_named and child.type != "raw_string" and _HIDDEN.search(get_text(child)):
             reader.mark_unreadable()
 
 
-def _string(node: "Node", reader: WordReader, first: bool) -> str:
+def _read_string(node: "Node", reader: WordReader, first: bool) -> str:
     """The inside of double quotes. The grammar leaves some spaces out of its pieces, so gaps are filled."""
     source = node.text or b""
     begin = node.start_byte
@@ -289,18 +289,18 @@ def _string(node: "Node", reader: WordReader, first: bool) -> str:
         if child.type == "string_content":
             continue
         pieces.append(_DOUBLE.sub(r"\1", decode_source(source[at : child.start_byte - begin])))
-        pieces.append(_piece(child, reader, False))
+        pieces.append(_read_piece(child, reader, False))
         at = child.end_byte - begin
     pieces.append(_DOUBLE.sub(r"\1", decode_source(source[at:end])))
-    return _literal(pieces[0], first) + "".join(pieces[1:])
+    return _protect_tilde(pieces[0], first) + "".join(pieces[1:])
 
 
-def _literal(text: str, first: bool) -> str:
+def _protect_tilde(text: str, first: bool) -> str:
     """A quoted tilde is a name, not a home."""
     return f"./{text}" if first and text[:1] == "~" else text
 
 
-def _ansi(text: str) -> str:
+def _decode_ansi(text: str) -> str:
     """`$'…'`, up to a NUL. Escapes that Python does not have and characters with a meaning here are unknown."""
     if not _ANSI.fullmatch(text):
         return UNKNOWN

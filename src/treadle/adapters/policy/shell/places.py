@@ -5,7 +5,7 @@ import posixpath
 import re
 
 from treadle.adapters.policy.shell.model import RANK, UNKNOWN, Rating, Severity, mask_unknown
-from treadle.chat.carried_variables import starts_programs
+from treadle.chat.carried_variables import can_start_programs
 
 HOME = "/home/~"
 _SYSTEM = (
@@ -75,7 +75,7 @@ def resolve(word: str, cwd: str = ".") -> str:
     return re.sub(r"^/proc/[^/]+/root(?=/|$)", "", path) or "/"
 
 
-def _readings(word: str, cwd: str) -> list[str]:
+def _resolve_readings(word: str, cwd: str) -> list[str]:
     empty = word.replace(UNKNOWN, "")
     return [resolve(each, cwd) for each in ((word, empty) if empty and empty != word else (word,))]
 
@@ -85,30 +85,30 @@ def _rate_path(path: str, severity: Severity, reason: str) -> Rating:
     return Rating(severity, reason.format(mask_unknown(path.replace(HOME, "~"))), network)
 
 
-def deleting(word: str, cwd: str = ".", *, recursive: bool) -> Rating:
+def rate_delete(word: str, cwd: str = ".", *, recursive: bool) -> Rating:
     ratings = []
-    for path in _readings(word, cwd):
+    for path in _resolve_readings(word, cwd):
         recursive_severity, alone, reason = next(row[1:] for row in _DELETING if re.match(row[0], path))
         ratings.append(_rate_path(path, recursive_severity if recursive else alone, reason))
     return max(ratings, key=lambda each: RANK[each.severity])
 
 
-def writing(word: str, cwd: str = ".") -> Rating | None:
+def rate_write(word: str, cwd: str = ".") -> Rating | None:
     """None inside the project: that is what commands are for, and it can be undone."""
     ratings = []
-    for path in _readings(word, cwd):
+    for path in _resolve_readings(word, cwd):
         row = next((row for row in _WRITING if re.match(row[0], path)), None)
         if row is not None and row[1] != "none":
             ratings.append(_rate_path(path, row[1], row[2]))
     return max(ratings, key=lambda each: RANK[each.severity], default=None)
 
 
-def reading(word: str, cwd: str = ".") -> Rating | None:
+def rate_read(word: str, cwd: str = ".") -> Rating | None:
     """Rate the reading of a word that names a secret, as a path or inside a longer text. None if it names none."""
     if _SECRET.search(word):
         return Rating("high", f"reads a secret: {mask_unknown(word)[:80]}")
     if word.startswith(("/dev/tcp/", "/dev/udp/")):
-        return writing(word, cwd)
+        return rate_write(word, cwd)
     if word.startswith("/dev") and re.match(_DISK, resolve(word, cwd)):
         return Rating("high", f"reads the device {mask_unknown(word)[:80]} past all permissions")
     return None
@@ -151,13 +151,13 @@ def ruin(text: str) -> list[Rating]:
     return [Rating("critical", reason) for pattern, reason in _RUIN if re.search(pattern, plain, re.DOTALL)]
 
 
-def setting(name: str, value: str) -> list[Rating]:
+def rate_setting(name: str, value: str) -> list[Rating]:
     if name == "PATH":
         places = [place for place in value.split(":") if place != UNKNOWN]
         has_known_places = all(_TOOL_PLACES.match(place) for place in places)
         reason = f"changes where programs are found: {mask_unknown(value)[:80]}"
         return [Rating("medium" if has_known_places else "high", reason)]
-    if starts_programs(name, value) or _LOADED.fullmatch(name):
+    if can_start_programs(name, value) or _LOADED.fullmatch(name):
         harmless = value.strip() in _HARMLESS
         return (
             []

@@ -7,9 +7,18 @@ from functools import lru_cache
 import msgspec
 
 from treadle.adapters.policy.shell import model
-from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, Severity, ShellCall, names, read, table
-from treadle.adapters.policy.shell.places import deleting, reading, resolve, ruin, setting, writing
-from treadle.adapters.policy.shell.wrappers import SHELLS, can_hide_commands, wrapper
+from treadle.adapters.policy.shell.model import (
+    UNKNOWN,
+    Meanings,
+    Rating,
+    Severity,
+    ShellCall,
+    parse_names,
+    parse_table,
+    read,
+)
+from treadle.adapters.policy.shell.places import rate_delete, rate_read, rate_setting, rate_write, resolve, ruin
+from treadle.adapters.policy.shell.wrappers import SHELLS, can_hide_commands, unwrap_call
 
 # A severity with its reason, and below it the programs, some only where `~` their words match. `network` is medium, and
 # the words need the network. `git` matches from its verb on, `git-options` before it.
@@ -135,7 +144,7 @@ network reaches the network
 
 
 @lru_cache(maxsize=1)
-def _ratings() -> dict[str, list[tuple[str, Rating]]]:
+def _parse_ratings() -> dict[str, list[tuple[str, Rating]]]:
     table: dict[str, list[tuple[str, Rating]]] = {}
     rating = Rating("none", "")
     for line in _RATED.strip().splitlines():
@@ -150,16 +159,18 @@ def _ratings() -> dict[str, list[tuple[str, Rating]]]:
     return table
 
 
-def ratings(call: ShellCall) -> list[Rating]:
+def find_ratings(call: ShellCall) -> list[Rating]:
     line = call.line
-    return [rating for pattern, rating in _ratings().get(call.name, ()) if not pattern or re.search(pattern, line)]
+    return [
+        rating for pattern, rating in _parse_ratings().get(call.name, ()) if not pattern or re.search(pattern, line)
+    ]
 
 
 def is_rated(name: str) -> bool:
-    return name in _ratings()
+    return name in _parse_ratings()
 
 
-_ALWAYS = names(
+_ALWAYS = parse_names(
     """
     ls dir vdir cat echo pwd head tail wc cut tr grep egrep fgrep zcat diff cmp comm stat du df whoami id uname which
     type whereis basename dirname realpath readlink true false : sleep seq expr nl od hexdump md5sum sha1sum sha224sum
@@ -170,9 +181,11 @@ _ALWAYS = names(
     tee sponge touch mkdir
     """
 )  # the last four write only files that they name, like a redirection: the caller judges the places
-FILE_WRITERS = names("tee sponge touch mkdir mktemp")  # those of them that write files: to look is not all that they do
+FILE_WRITERS = parse_names(
+    "tee sponge touch mkdir mktemp"
+)  # those of them that write files: to look is not all that they do
 _WRITERS = ("tee", "sponge", "touch")
-_HARMLESS_OPTIONS = table(
+_HARMLESS_OPTIONS = parse_table(
     """
   date : u I R =d utc =date
   declare typeset local readonly : x r p a A g
@@ -188,8 +201,10 @@ _HARMLESS_OPTIONS = table(
   unset : v
     """
 )  # by program; `=` takes a value
-_NAMING = names("declare typeset local readonly export unset read")  # of variables; else a subscript may be evaluated
-_FIND = names(
+_NAMING = parse_names(
+    "declare typeset local readonly export unset read"
+)  # of variables; else a subscript may be evaluated
+_FIND = parse_names(
     """
     name iname path ipath regex iregex type maxdepth mindepth newer mtime mmin size print print0 ls empty perm user not
     o or a and prune depth L H P follow xdev executable quit
@@ -199,14 +214,14 @@ _SED = re.compile(r"(?:[\d,$!]*[pdqGh=][;\s]*)+|(?:/[^/\\]*/,?)+[pd]|s/[^/\\]*/[
 _NUMBER = re.compile(r"[-+]?[\d.,:]+[kMGcwb]?")
 
 
-def only_looks(call: ShellCall) -> bool:
+def is_read_only_call(call: ShellCall) -> bool:
     name, args = call.name, call.args
     if name in _ALWAYS:
         return name not in _WRITERS or not re.search(rf"[*?\[{UNKNOWN}]", "".join(args))
     if args in (("--version",), ("--help",), ("-V",)):
         return is_rated(name)
     if name in _HARMLESS_OPTIONS:
-        return literal(args) and _within(call)
+        return has_known_options(args) and _has_harmless_options(call)
     match name:
         case "printf":
             return bool(args) and not args[0].startswith(("-", UNKNOWN))
@@ -214,22 +229,22 @@ def only_looks(call: ShellCall) -> bool:
             return not any(word in ("-v", "-R") for word in args)
         case "find":
             tests = [word[1:] for word in args if word.startswith("-") and not _NUMBER.fullmatch(word)]
-            return literal(args) and set(tests) <= _FIND
+            return has_known_options(args) and set(tests) <= _FIND
         case "sed" | "gsed":
             words = args[1:] if args[:1] == ("-n",) else args
-            plain = literal(args) and not any(word.startswith("-") for word in words)
+            plain = has_known_options(args) and not any(word.startswith("-") for word in words)
             return plain and _SED.fullmatch("".join(words[:1])) is not None
         case "command":
             return args[:1] in (("-v",), ("-V",))
     return False
 
 
-def literal(args: tuple[str, ...]) -> bool:
+def has_known_options(args: tuple[str, ...]) -> bool:
     """No word before `--` may turn out to be an option."""
     return not any(UNKNOWN in word for word in (args[: args.index("--")] if "--" in args else args))
 
 
-def _within(call: ShellCall) -> bool:
+def _has_harmless_options(call: ShellCall) -> bool:
     words = _HARMLESS_OPTIONS[call.name].split()
     safe = {word.lstrip("=") for word in words}
     options = read(call.args, " ".join(word[1:] for word in words if word[0] == "="))
@@ -237,8 +252,10 @@ def _within(call: ShellCall) -> bool:
     if not all(flag in safe or _NUMBER.fullmatch(flag) for flag in options.flags):
         return False
     if call.name in _NAMING:
-        names_of_variables = (*operands, *(options.all("a") if call.name == "read" else ()))
-        harmless = [re.fullmatch(r"[A-Za-z_]\w*", name) and not setting(name, UNKNOWN) for name in names_of_variables]
+        names_of_variables = (*operands, *(options.list_values("a") if call.name == "read" else ()))
+        harmless = [
+            re.fullmatch(r"[A-Za-z_]\w*", name) and not rate_setting(name, UNKNOWN) for name in names_of_variables
+        ]
         return all(harmless) and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
     match call.name:
         case "date":
@@ -254,20 +271,20 @@ _INTERPRETER = re.compile(
     r"(?:python|perl|ruby|node|nodejs|php|lua|luajit|deno|bun|Rscript|R|julia|tclsh|osascript|pwsh|powershell|groovy|elixir"
     r"|erl|scala|ghci|guile|expect|jshell|irb|ipython|pypy|ts-node|tsx|awk|gawk|mawk|nawk)[\d.]*"
 )
-_CODE = names("-c -e -E -r -p -eval --eval -Command eval --exec")
-_READS_CODE = names("ssh at batch ed ex psql mysql sqlite3 make gdb parallel vim nvim mail")
+_CODE = parse_names("-c -e -E -r -p -eval --eval -Command eval --exec")
+_READS_CODE = parse_names("ssh at batch ed ex psql mysql sqlite3 make gdb parallel vim nvim mail")
 _SYSTEM_PLACES = re.compile(r"(?:/usr(?:/local)?|/opt/homebrew|/run/current-system/sw)?/s?bin/[^/]+|/usr/lib/\w+/\w+")
 _OUTPUT = re.compile(r"(?:^|\s)(?:-o|-O|--output(?:-document)?|--cookie-jar|--dump-header|of)(?:=|\s+|(?=/))(\S+)")
-_ALL_WRITTEN = names("tee sponge truncate touch mkdir mkfifo mknod fallocate shred mv")
-_LAST_WRITTEN = names("cp ln install rsync scp ditto")
-_MENTIONS = SHELLS | names(
+_ALL_WRITTEN = parse_names("tee sponge truncate touch mkdir mkfifo mknod fallocate shred mv")
+_LAST_WRITTEN = parse_names("cp ln install rsync scp ditto")
+_MENTIONS = SHELLS | parse_names(
     "echo printf : true false test [ [[ ls stat file mkdir touch rm rmdir chmod chown du cd basename dirname realpath"
     " find fd ln trap env timeout nice nohup command exec time eval sudo xargs"
 )  # programs whose words are not files that they read; those that run others are judged by what they run
-_PATTERN_FIRST = names("grep egrep fgrep zgrep rg sed awk gawk jq perl")
+_PATTERN_FIRST = parse_names("grep egrep fgrep zgrep rg sed awk gawk jq perl")
 
 
-def plain_name(name: str) -> tuple[str, bool]:
+def parse_program_name(name: str) -> tuple[str, bool]:
     """A program's name without its place, and whether it is the one that everybody knows by that name."""
     if "/" not in name:
         return name, True
@@ -278,7 +295,7 @@ def plain_name(name: str) -> tuple[str, bool]:
 def is_known(name: str) -> bool:
     bare = ShellCall(name, ("x",))
     has_rating = is_rated(name) or name.startswith("mkfs.") or _INTERPRETER.fullmatch(name) is not None
-    return has_rating or only_looks(bare) or wrapper(bare) is not None
+    return has_rating or is_read_only_call(bare) or unwrap_call(bare) is not None
 
 
 def judge(call: ShellCall) -> Meanings:
@@ -287,18 +304,18 @@ def judge(call: ShellCall) -> Meanings:
         yield Rating("medium", f"{name} is a program that is not known here")
         name = name.lower()
     call = msgspec.structs.replace(call, name=name)
-    yield from _secrets(call)
-    looks = only_looks(call)
+    yield from _rate_secrets(call)
+    looks = is_read_only_call(call)
     if not looks or name in _ALL_WRITTEN:
-        yield from _places(call)
+        yield from _rate_places(call)
     if name == "git":
-        git_ratings = list(_git(call))
+        git_ratings = list(_rate_git(call))
         yield from git_ratings
-        yield from _runs_text(call) if git_ratings else ()
+        yield from _rate_words(call) if git_ratings else ()
         return
-    inner = wrapper(call)
+    inner = unwrap_call(call)
     yield from inner or ()
-    rated = ratings(call) if call.args not in (("--version",), ("--help",)) else []
+    rated = find_ratings(call) if call.args not in (("--version",), ("--help",)) else []
     if looks:
         yield from (Rating("none", each.reason, network=True) for each in rated if each.network)
         return
@@ -306,14 +323,14 @@ def judge(call: ShellCall) -> Meanings:
     if can_hide_commands(call, is_interpreter=_INTERPRETER.fullmatch(name) is not None):
         yield Rating("none", "", hides_commands=True)
     if _INTERPRETER.fullmatch(name):
-        yield from _interpreter(call)
+        yield from _rate_interpreter(call)
     elif not rated and inner is None:
         yield Rating("medium", f"{name or 'it'} is a program that is not known here")
     if inner is None:
-        yield from _runs_text(call)
+        yield from _rate_words(call)
 
 
-def _interpreter(call: ShellCall) -> Meanings:
+def _rate_interpreter(call: ShellCall) -> Meanings:
     """Rate an interpreter. Code is not parsed: running it is medium, and high if the code is not in the text."""
     yield Rating("medium", f"{call.name} runs code", unseen=True)
     at = next((n for n, word in enumerate(call.args) if word in _CODE or not word.startswith("-")), None)
@@ -327,7 +344,7 @@ def _interpreter(call: ShellCall) -> Meanings:
         yield from ruin(call.stdin)
 
 
-def _runs_text(call: ShellCall) -> Meanings:
+def _rate_words(call: ShellCall) -> Meanings:
     """Any of its words may be a command, in an option or in code."""
     if call.name not in ("rm", "mv", "cp", "chmod"):
         attached = " ".join(word[2:] for word in call.args if word[:1] == "-" and " " in word)
@@ -336,17 +353,17 @@ def _runs_text(call: ShellCall) -> Meanings:
         yield from ruin(call.stdin)
 
 
-def _places(call: ShellCall) -> Meanings:
+def _rate_places(call: ShellCall) -> Meanings:
     options = read(call.args, "t target-directory" if call.name in ("cp", "mv", "install", "ln") else "")
     written_paths = list(options.operands if call.name in _ALL_WRITTEN else ())
     if call.name in _LAST_WRITTEN and len(options.operands) > 1:
         written_paths = [options.operands[-1]]
-    written_paths += options.all("t", "target-directory")
+    written_paths += options.list_values("t", "target-directory")
     if call.name in ("sed", "gsed", "perl") and any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.args):
         written_paths += call.args
     written_paths += _OUTPUT.findall(call.line)
     for place in written_paths:
-        if ":" not in place.split("/")[0] and (rating := writing(place, call.cwd)):
+        if ":" not in place.split("/")[0] and (rating := rate_write(place, call.cwd)):
             yield rating
     yield from _rate_deletion(call, options.operands, options.has("R", "r", "recursive"))
 
@@ -357,24 +374,24 @@ def _rate_deletion(call: ShellCall, operands: tuple[str, ...], recursive: bool) 
             unsure = any(word.startswith(UNKNOWN) for word in call.args)  # it may be an option
             for word in filter(None, operands):
                 top = resolve(word.replace(UNKNOWN, ""), call.cwd) == "/" and bool(word.strip(UNKNOWN))
-                yield deleting(word, call.cwd, recursive=recursive or call.name == "rimraf" or (unsure and top))
+                yield rate_delete(word, call.cwd, recursive=recursive or call.name == "rimraf" or (unsure and top))
         case "mv" | "chmod" | "chown" | "chgrp":
             for word in operands[:-1] if call.name == "mv" else operands[1:] if recursive else ():
-                rating = deleting(word, call.cwd, recursive=True)
+                rating = rate_delete(word, call.cwd, recursive=True)
                 if rating.severity == "critical" and not resolve(word, call.cwd).startswith((".", "*")):
                     yield Rating("critical", rating.reason.replace("deletes", "moves or changes", 1))
-            written = [writing(word, call.cwd) for word in operands[1:]] if call.name != "mv" else []
+            written = [rate_write(word, call.cwd) for word in operands[1:]] if call.name != "mv" else []
             if any(each is not None and each.severity != "medium" for each in written):
                 yield Rating("high", "changes the permissions of a part of the system")
         case "rsync" if any(word.startswith("--del") for word in call.args) and operands:
             if resolve(operands[-1], call.cwd) != "." and ":" not in operands[-1]:
-                yield deleting(operands[-1], call.cwd, recursive=True)
+                yield rate_delete(operands[-1], call.cwd, recursive=True)
             yield Rating("high", "deletes what the other side does not have")
         case _:
             pass
 
 
-def _secrets(call: ShellCall) -> Meanings:
+def _rate_secrets(call: ShellCall) -> Meanings:
     if call.name in _MENTIONS:
         return
     words = call.args
@@ -383,18 +400,18 @@ def _secrets(call: ShellCall) -> Meanings:
         words = (*words[:first], *words[first + 1 :])
     for word in words if call.name != "git" else call.line.split(" "):
         for each in (word, word.partition("=")[2]):
-            if each and (rating := reading(each.replace(UNKNOWN, "x"), call.cwd)):
+            if each and (rating := rate_read(each.replace(UNKNOWN, "x"), call.cwd)):
                 yield rating
 
 
 # -- git: which of its commands only look ------------------------------------------------------------------------------
-_GIT_LOOKING = names(
+_GIT_LOOKING = parse_names(
     """
     status log diff show rev-parse ls-files ls-tree blame shortlog describe cat-file reflog grep rev-list merge-base
     show-ref check-ignore branch tag stash remote config worktree clean
     """
 )
-_GIT_SAFE = names(
+_GIT_SAFE = parse_names(
     """
     oneline n p u s z a r v vv l i w c b q E F S L m o t stat graph all grep author since until follow pretty format
     decorate name-only name-status cached staged numstat shortstat patch no-patch short branch porcelain show-current
@@ -416,7 +433,7 @@ _GIT_VERBS: dict[str, tuple[str, str, str]] = {
 }  # commands that look only with these words or these options, and never with the last ones
 _GIT_FILTERS = "setup env-filter tree-filter index-filter parent-filter msg-filter commit-filter tag-name-filter"
 _GIT_SCRIPTS = {"rebase": "x exec", "difftool": "x extcmd", "filter-branch": _GIT_FILTERS}  # a shell runs their values
-_GIT_HELPERS = table(
+_GIT_HELPERS = parse_table(
     """
     fetch pull : upload-pack
     clone : u upload-pack c config
@@ -427,22 +444,22 @@ _GIT_HELPERS = table(
 )  # options that name a program: a pager, or the other end of a transfer
 
 
-def _git(call: ShellCall) -> Meanings:
+def _rate_git(call: ShellCall) -> Meanings:
     options = read(call.args, "C c git-dir work-tree namespace exec-path super-prefix config-env", until_word=True)
     global_options = call.args[: len(call.args) - len(options.operands)]
-    if _git_only_looks(global_options, options.operands):
+    if _is_read_only_git(global_options, options.operands):
         return
-    all_ratings = ratings(ShellCall("git", options.operands))
-    option_ratings = ratings(ShellCall("git-options", global_options))
+    all_ratings = find_ratings(ShellCall("git", options.operands))
+    option_ratings = find_ratings(ShellCall("git-options", global_options))
     all_ratings += option_ratings
     helper_options = _GIT_HELPERS.get("".join(options.operands[:1]), "")
-    if option_ratings or read(options.operands[1:], helper_options).all(*helper_options.split()):
+    if option_ratings or read(options.operands[1:], helper_options).list_values(*helper_options.split()):
         yield Rating("none", "", hides_commands=True)
     yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
-    yield from _commands_of_git(options.operands)
+    yield from _find_git_commands(options.operands)
 
 
-def _commands_of_git(words: tuple[str, ...]) -> Meanings:
+def _find_git_commands(words: tuple[str, ...]) -> Meanings:
     """The commands among the words, which git runs."""
     verb, arguments = "".join(words[:1]), words[1:]
     match read(arguments, until_word=True).operands:
@@ -451,10 +468,10 @@ def _commands_of_git(words: tuple[str, ...]) -> Meanings:
         case ("run", *rest) if verb == "bisect":
             yield model.NestedCommand(tuple(rest))
         case _ if names_of_options := _GIT_SCRIPTS.get(verb):
-            yield from map(model.Script, read(arguments, names_of_options).all(*names_of_options.split()))
+            yield from map(model.Script, read(arguments, names_of_options).list_values(*names_of_options.split()))
 
 
-def _git_only_looks(global_options: tuple[str, ...], operands: tuple[str, ...]) -> bool:
+def _is_read_only_git(global_options: tuple[str, ...], operands: tuple[str, ...]) -> bool:
     known_options = set(read(global_options, "C").flags) <= {"C", "no-pager", "P", "version", "help"}
     if not known_options or UNKNOWN in "".join(global_options):
         return False
@@ -462,9 +479,11 @@ def _git_only_looks(global_options: tuple[str, ...], operands: tuple[str, ...]) 
         return True
     verb, options = operands[0], read(operands[1:], _GIT_VALUED)
     has_known_flags = all(flag in _GIT_SAFE or re.fullmatch(r"[-\d.,]+", flag) for flag in options.flags)
-    if verb not in _GIT_LOOKING or not has_known_flags or not literal(operands[1:]):
+    if verb not in _GIT_LOOKING or not has_known_flags or not has_known_options(operands[1:]):
         return False
     words, options_wanted, options_barred = _GIT_VERBS.get(verb, (".*", "", ""))
     flags = frozenset(options.flags)
-    fits = re.fullmatch(words, " ".join(options.operands), re.S) is not None or bool(flags & names(options_wanted))
-    return fits and not flags & names(options_barred)
+    fits = re.fullmatch(words, " ".join(options.operands), re.S) is not None or bool(
+        flags & parse_names(options_wanted)
+    )
+    return fits and not flags & parse_names(options_barred)

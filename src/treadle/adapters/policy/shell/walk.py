@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.adapters.policy.shell import model, parse
-from treadle.adapters.policy.shell.model import UNKNOWN, Rating, mask_unknown, names, worst
-from treadle.adapters.policy.shell.places import HOME, reading, resolve, ruin, setting, writing
-from treadle.adapters.policy.shell.programs import is_known, judge, plain_name
+from treadle.adapters.policy.shell.model import UNKNOWN, Rating, mask_unknown, parse_names, select_worst
+from treadle.adapters.policy.shell.places import HOME, rate_read, rate_setting, rate_write, resolve, ruin
+from treadle.adapters.policy.shell.programs import is_known, judge, parse_program_name
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MOST_CHARS = 10_000
 _PATTERN = re.compile(r"[*?]|\[.+\]")
-_KEYWORDS = names("! { } if then elif else fi for while until do done case esac in select function")
+_KEYWORDS = parse_names("! { } if then elif else fi for while until do done case esac in select function")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _DESCRIPTOR = re.compile(r"\{([A-Za-z_]\w*)\}")  # as in `{fd}>file`, which sets the variable to 10 or more
 _MOST_DEPTH = 12
@@ -37,7 +37,7 @@ class Scope(msgspec.Struct, frozen=True):
     depth: int = 0
     captured: bool = False  # true if its output becomes a word of another command
 
-    def inside(self, program: str) -> "Scope":
+    def enter_program(self, program: str) -> "Scope":
         return msgspec.structs.replace(self, wrapped_by=(*self.wrapped_by, program), depth=self.depth + 1)
 
 
@@ -62,7 +62,7 @@ class Record:
         self.failed = False
         self.unseen = False
 
-    def step(self, weight: int = 1) -> None:
+    def count_step(self, weight: int = 1) -> None:
         self.steps -= weight
         if self.steps < 0:
             raise TooMuch("it has more parts than are looked at")
@@ -80,7 +80,7 @@ class Record:
         self.failed = True
         self.note("high", reason)
 
-    def reaches(self, function: str) -> bool:
+    def is_recursive(self, function: str) -> bool:
         """True if the function calls itself, directly or through functions known so far."""
         reached: set[str] = set()
         while more := {callee for name in reached or {function} for callee in self.calls.get(name, ())} - reached:
@@ -115,7 +115,7 @@ class Walker:
         self.nesting = 0
         self.attached: dict[int, list[Node]] = {}  # redirections that belong to a command which comes later
 
-    def text(self, text: str, stdin: str | None = None) -> None:
+    def walk_text(self, text: str, stdin: str | None = None) -> None:
         if self.scope.depth > _MOST_DEPTH:
             raise TooMuch("commands are nested deeper than is looked at")
         normal = parse.normalise(text)
@@ -123,73 +123,73 @@ class Walker:
         self.heredocs = normal.heredocs
         if root.has_error:
             self.record.fail(_UNREADABLE)
-        elif not normal.sure or parse.SPELLED in text or list(normal.comments) != parse.comments_of(root, text):
+        elif not normal.sure or parse.SPELLED in text or list(normal.comments) != parse.list_comments(root, text):
             self.record.fail("it can be read in more than one way")
-        self.node(root, stdin)
+        self.walk_node(root, stdin)
 
     # ---- statements
-    def node(self, node: "Node", stdin: str | None = None) -> str:
+    def walk_node(self, node: "Node", stdin: str | None = None) -> str:
         """Reads a statement; returns what it prints, as far as that is literal."""
-        self.record.step()
+        self.record.count_step()
         self.nesting += 1
         if self.nesting > _MOST_NESTING:
             raise TooMuch("it is nested deeper than is looked at")
-        printed = self._statement(node, stdin)
+        printed = self._walk_statement(node, stdin)
         self.nesting -= 1
         return printed or UNKNOWN
 
-    def _statement(self, node: "Node", stdin: str | None) -> str | None:
+    def _walk_statement(self, node: "Node", stdin: str | None) -> str | None:
         if self.attached and node.id in self.attached:
-            return self._with(node, self.attached.pop(node.id), stdin)
+            return self._walk_with_redirects(node, self.attached.pop(node.id), stdin)
         match node.type:
             case "command":
-                return self._command(node, stdin, Redirections())
+                return self._walk_command(node, stdin, Redirections())
             case "pipeline":
                 printed, shell = stdin, self.shell
                 for child in node.named_children:
                     self.shell = ShellMemory(shell.cwd)
-                    printed = self.node(child, printed)
+                    printed = self.walk_node(child, printed)
                 self.shell = shell
                 return printed
             case "redirected_statement":
                 return self._walk_redirected_statement(node, stdin)
             case "variable_assignment":
-                self._run(Simple(assigned=(self._read_assignment(node),), text=parse.text_of(node)))
+                self._run_simple(Simple(assigned=(self._read_assignment(node),), text=parse.get_text(node)))
             case "declaration_command" | "unset_command":
-                self._declaration(node)
+                self._walk_declaration(node)
             case "subshell":
                 self._walk_subshell(node, stdin)
             case "function_definition":
                 self._define(node)
             case "for_statement":
-                self._for(node, stdin)
+                self._walk_for(node, stdin)
             case "while_statement" | "c_style_for_statement":
                 self._loop(node, stdin)
             case "test_command":
                 parse.descend(node, self)
-                if _EVALUATED.search(parse.text_of(node)):
-                    self.note_evaluation(parse.text_of(node))
-            case "compound_statement" if parse.text_of(node).startswith("(("):
-                parse.arithmetic(node, self)
+                if _EVALUATED.search(parse.get_text(node)):
+                    self.note_evaluation(parse.get_text(node))
+            case "compound_statement" if parse.get_text(node).startswith("(("):
+                parse.walk_arithmetic(node, self)
             case "comment":
                 pass
             case kind if kind in parse.WORDS:
-                self._mention(parse.word([node], self))
+                self._mention(parse.read_word([node], self))
             case _:
-                return self._sequence(node, stdin)
+                return self._walk_sequence(node, stdin)
         return None
 
-    def _sequence(self, parent: "Node", stdin: str | None = None) -> str | None:
-        printed = [self.node(node, stdin) for node in parent.named_children]
+    def _walk_sequence(self, parent: "Node", stdin: str | None = None) -> str | None:
+        printed = [self.walk_node(node, stdin) for node in parent.named_children]
         return printed[0] if len(printed) == 1 else None
 
     def _walk_subshell(self, node: "Node", stdin: str | None = None, *, captured: bool = False) -> None:
         saved_state = self.shell, self.scope
-        self.shell, self.scope = ShellMemory(self.shell.cwd), self._scope(captured)
-        self._sequence(node, stdin)
+        self.shell, self.scope = ShellMemory(self.shell.cwd), self._make_scope(captured)
+        self._walk_sequence(node, stdin)
         self.shell, self.scope = saved_state
 
-    def _scope(self, captured: bool) -> Scope:
+    def _make_scope(self, captured: bool) -> Scope:
         return msgspec.structs.replace(self.scope, captured=self.scope.captured or captured)
 
     def _walk_redirected_statement(self, node: "Node", stdin: str | None) -> str | None:
@@ -198,23 +198,23 @@ class Walker:
         while last is not None and last.type in ("list", "pipeline", "negated_command") and last.named_child_count:
             last = last.named_children[-1]
         if body is None or last is None or last == body:
-            return self._with(body, redirects, stdin)
+            return self._walk_with_redirects(body, redirects, stdin)
         self.attached[last.id] = redirects  # in `a && b > f` the grammar gives the redirection to both
-        return self.node(body, stdin)
+        return self.walk_node(body, stdin)
 
-    def _with(self, body: "Node | None", redirects: "list[Node]", stdin: str | None) -> str | None:
-        there = self._redirections(redirects, Redirections())
+    def _walk_with_redirects(self, body: "Node | None", redirects: "list[Node]", stdin: str | None) -> str | None:
+        there = self._read_redirections(redirects, Redirections())
         if body is not None and body.type == "command":
-            return self._command(body, stdin, there)
+            return self._walk_command(body, stdin, there)
         if there.late:
-            return self._words([], there, stdin)
+            return self._walk_words([], there, stdin)
         if there.writes:
-            self._run(Simple(writes=there.writes))
+            self._run_simple(Simple(writes=there.writes))
         if body is not None:
-            self.node(body, there.stdin if there.stdin is not None else stdin)
+            self.walk_node(body, there.stdin if there.stdin is not None else stdin)
         return None
 
-    def _redirections(self, nodes: "Sequence[Node]", there: Redirections) -> Redirections:
+    def _read_redirections(self, nodes: "Sequence[Node]", there: Redirections) -> Redirections:
         stdin, writes, late = there.stdin, there.writes, there.late
         for node in nodes:
             operator = next((child.type for child in node.children if not child.is_named), "")
@@ -224,22 +224,22 @@ class Walker:
                     self.mark_unreadable()
                 continue
             late += tuple(targets[1:])
-            if parse.text_of(targets[0]).startswith(parse.MARK):
-                stdin = self._here(targets[0])
+            if parse.get_text(targets[0]).startswith(parse.MARK):
+                stdin = self._read_here_text(targets[0])
                 continue
-            place = parse.word(targets[:1], self)
+            place = parse.read_word(targets[:1], self)
             if operator in ("<", "<&"):
                 stdin = "" if place == "/dev/null" else UNKNOWN
                 self.record.words.append(("", place))
-                self.record.notes += [rating] if (rating := reading(place, self.shell.cwd)) else []
+                self.record.notes += [rating] if (rating := rate_read(place, self.shell.cwd)) else []
             elif not (operator == ">&" and place.strip("-").isdigit()):
                 writes += (UNKNOWN if re.search(r"[*?\[]", place) else place,)
         return Redirections(stdin, writes, late)
 
-    def _here(self, target: "Node") -> str:
-        number = parse.placeholder(parse.text_of(target))
+    def _read_here_text(self, target: "Node") -> str:
+        number = parse.parse_placeholder(parse.get_text(target))
         if number is None or number >= len(self.heredocs):
-            return parse.word([target], self).removeprefix(parse.MARK) + "\n"
+            return parse.read_word([target], self).removeprefix(parse.MARK) + "\n"
         heredoc = self.heredocs[number]
         if heredoc.literal or not re.search(r"[$`]", heredoc.body):
             return heredoc.body
@@ -250,10 +250,10 @@ class Walker:
         if unclear or command is None or command.type != "command":
             self.mark_unreadable()
             return UNKNOWN
-        return " ".join(parse.word(each, self) for each in parse.group(command.children[1:]))
+        return " ".join(parse.read_word(each, self) for each in parse.group_nodes(command.children[1:]))
 
     # ---- simple commands
-    def _command(self, node: "Node", stdin: str | None, there: Redirections) -> str | None:
+    def _walk_command(self, node: "Node", stdin: str | None, there: Redirections) -> str | None:
         words: list[Node] = []
         redirects: list[Node] = []
         assigned: list[tuple[str, str]] = []
@@ -266,82 +266,88 @@ class Walker:
                 self.mark_unreadable()
             else:
                 words.append(child)
-        return self._words(words, self._redirections(redirects, there), stdin, tuple(assigned), parse.text_of(node))
+        return self._walk_words(
+            words, self._read_redirections(redirects, there), stdin, tuple(assigned), parse.get_text(node)
+        )
 
-    def _words(
+    def _walk_words(
         self, words: "list[Node]", there: Redirections, stdin: str | None, assigned: tuple[tuple[str, str], ...] = (),
         text: str = "",
     ) -> str | None:  # fmt: skip
         stdin = there.stdin if there.stdin is not None else stdin
-        argv = tuple([parse.word(each, self) for each in parse.group([*words, *there.late])])
+        argv = tuple([parse.read_word(each, self) for each in parse.group_nodes([*words, *there.late])])
         assigned += tuple((match[1], "10") for word in argv if (match := _DESCRIPTOR.fullmatch(word)))
-        self._run(Simple(argv, assigned, there.writes, stdin, text=text))
+        self._run_simple(Simple(argv, assigned, there.writes, stdin, text=text))
         if argv[:1] == ("echo",) and not there.writes and not "".join(argv[1:2]).startswith("-"):
             return " ".join(argv[1:]) + "\n"
         return stdin if argv == ("cat",) and not there.writes else None
 
-    def _run(self, simple: Simple) -> None:
+    def _run_simple(self, simple: Simple) -> None:
         self._run_command(simple, self.shell, self.scope)
 
     def _mention(self, text: str, name: str = "") -> None:
         """A word that no command gets: it matters if it sets what programs obey."""
         self.record.words.append(("=", text))
         self.record.variables += [(name, text)] if name and UNKNOWN not in text else []
-        if setting(name, text):
-            self._run(Simple(assigned=((name, text),)))
+        if rate_setting(name, text):
+            self._run_simple(Simple(assigned=((name, text),)))
 
     def _read_assignment(self, node: "Node") -> tuple[str, str]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        title = parse.text_of(name) if name is not None else ""
+        title = parse.get_text(name) if name is not None else ""
         if name is not None and name.type == "subscript":
             parse.descend(name, self)
             self.note_evaluation(title)
-        if value is not None and value.type == "array" and "[" in parse.text_of(value):
-            self.note_evaluation(parse.text_of(value))
+        if value is not None and value.type == "array" and "[" in parse.get_text(value):
+            self.note_evaluation(parse.get_text(value))
         values = list(value.named_children) if value is not None and value.type == "array" else [value] if value else []
-        return title.partition("[")[0], " ".join(parse.word(each, self) for each in parse.group(values))
+        return title.partition("[")[0], " ".join(parse.read_word(each, self) for each in parse.group_nodes(values))
 
-    def _declaration(self, node: "Node") -> None:
+    def _walk_declaration(self, node: "Node") -> None:
         """export, declare, local, readonly, unset: assignments, and words that may be anything."""
-        argv = [parse.text_of(node.children[0])]
-        for each in parse.group(node.children[1:]):
+        argv = [parse.get_text(node.children[0])]
+        for each in parse.group_nodes(node.children[1:]):
             if each[0].type == "variable_assignment":
                 variable = self._read_assignment(each[0])
-                self._run(Simple(assigned=(variable,)))
+                self._run_simple(Simple(assigned=(variable,)))
                 argv.append(variable[0])
             else:
-                argv.append(parse.word(each, self))
-        self._run(Simple(tuple(argv), text=parse.text_of(node)))
+                argv.append(parse.read_word(each, self))
+        self._run_simple(Simple(tuple(argv), text=parse.get_text(node)))
 
     # ---- programs
     def _run_command(self, simple: Simple, shell: ShellMemory, scope: Scope) -> None:
-        self.record.step(4)
+        self.record.count_step(4)
         while simple.argv and scope.wrapped_by and (match := _ASSIGNED.fullmatch(simple.argv[0])):
             assigned = (*simple.assigned, (match[1], match[2]))
             simple = msgspec.structs.replace(simple, argv=simple.argv[1:], assigned=assigned)
         if simple.argv and simple.argv[0] in _KEYWORDS:  # the grammar took a keyword for a program, as in `! ! ls`
             self.record.fail("a part of it cannot be read as shell text")
             return self._run_command(msgspec.structs.replace(simple, argv=simple.argv[1:]), shell, scope)
-        meanings: list[model.Meaning] = [rating for name, value in simple.assigned for rating in setting(name, value)]
-        meanings += [rating for place in simple.writes if (rating := writing(place, shell.cwd))]
+        meanings: list[model.Meaning] = [
+            rating for name, value in simple.assigned for rating in rate_setting(name, value)
+        ]
+        meanings += [rating for place in simple.writes if (rating := rate_write(place, shell.cwd))]
         if simple.argv:
-            meanings += self._program(simple, shell)
-        self._part(simple, [each for each in meanings if isinstance(each, Rating)], scope)
+            meanings += self._judge_program(simple, shell)
+        self._record_part(simple, [each for each in meanings if isinstance(each, Rating)], scope)
         for meaning in meanings:
             if isinstance(meaning, model.NestedCommand) and meaning.argv:
                 there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd))
                 inner = Simple(meaning.argv, stdin=meaning.stdin)
-                self._run_command(inner, there, scope.inside(mask_unknown(simple.argv[0])))
+                self._run_command(inner, there, scope.enter_program(mask_unknown(simple.argv[0])))
             elif isinstance(meaning, model.Script) and meaning.text.strip(UNKNOWN + " \n\t"):
                 there = shell if simple.argv[0] in ("eval", "trap") else ShellMemory(shell.cwd)
                 stdin = None if meaning.text == simple.stdin else simple.stdin
-                Walker(self.record, there, scope.inside(mask_unknown(simple.argv[0]))).text(meaning.text, stdin)
+                Walker(self.record, there, scope.enter_program(mask_unknown(simple.argv[0]))).walk_text(
+                    meaning.text, stdin
+                )
 
-    def _program(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
+    def _judge_program(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
         name, args = simple.argv[0], simple.argv[1:]
         if UNKNOWN in name or (_PATTERN.search(name) and name not in ("[", "[[")):
             return self._judge_unknown_program(simple, shell)
-        base, usual = plain_name(name)
+        base, usual = parse_program_name(name)
         if base in ("cd", "pushd"):
             operands = [word for word in args if word == "-" or not word.startswith("-")]
             path = resolve(UNKNOWN if operands[:1] == ["-"] else operands[0] if operands else "~", shell.cwd)
@@ -365,8 +371,8 @@ class Walker:
             meanings.append(model.NestedCommand((name, *arguments) if name else arguments))
         return meanings
 
-    def _part(self, simple: Simple, ratings: list[Rating], scope: Scope) -> None:
-        name, usual = plain_name(simple.argv[0]) if simple.argv else ("", True)
+    def _record_part(self, simple: Simple, ratings: list[Rating], scope: Scope) -> None:
+        name, usual = parse_program_name(simple.argv[0]) if simple.argv else ("", True)
         program = name if usual else simple.argv[0]
         self.record.parts.append(
             model.Part(
@@ -376,7 +382,7 @@ class Walker:
                 wrapped_by=scope.wrapped_by,
                 writes=tuple([mask_unknown(place) for place in simple.writes]),
                 assigns=tuple([variable for variable, _ in simple.assigned]),
-                severity=worst([each.severity for each in ratings]),
+                severity=select_worst([each.severity for each in ratings]),
                 reasons=tuple(dict.fromkeys([each.reason for each in ratings if each.severity != "none"])),
                 network=any([each.network for each in ratings]),
                 text=simple.text,
@@ -396,49 +402,51 @@ class Walker:
         if name is None or body is None:
             self.record.fail("a function cannot be read")
             return
-        title = parse.word([name], self)
+        title = parse.read_word([name], self)
         redirects = [child for child in node.named_children if child not in (name, body)]
-        there = self._redirections(redirects, Redirections())
+        there = self._read_redirections(redirects, Redirections())
         if there.writes:
-            self._run(Simple(writes=there.writes))
+            self._run_simple(Simple(writes=there.writes))
         cwd, scope, part_count = self.shell.cwd, self.scope, len(self.record.parts)
         self.scope = msgspec.structs.replace(scope, wrapped_by=(*scope.wrapped_by, title))
-        self.node(body)
+        self.walk_node(body)
         self.shell.cwd, self.scope = cwd, scope
         callees = {part.program for part in self.record.parts[part_count:]}
         self.record.calls[title] = callees | self.record.calls.get(title, set())
         self.record.forking |= {title} if parse.has_fork(body) else set()
-        if any(map(self.record.reaches, self.record.forking)):
+        if any(map(self.record.is_recursive, self.record.forking)):
             self.record.note("critical", f"{title} starts itself again and again: a fork bomb")
 
-    def _for(self, node: "Node", stdin: str | None) -> None:
+    def _walk_for(self, node: "Node", stdin: str | None) -> None:
         name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-        values = parse.group([child for child in node.named_children if child not in (name, body)])
-        self._mention(" ".join(parse.word(each, self) for each in values), parse.text_of(name) if name else "")
+        values = parse.group_nodes([child for child in node.named_children if child not in (name, body)])
+        self._mention(" ".join(parse.read_word(each, self) for each in values), parse.get_text(name) if name else "")
         if body is not None:
-            self._sequence(body, stdin)
+            self._walk_sequence(body, stdin)
 
     def _loop(self, node: "Node", stdin: str | None) -> None:
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
-        text = parse.text_of(condition).strip() if condition is not None else ""
+        text = parse.get_text(condition).strip() if condition is not None else ""
         counted = node.type == "c_style_for_statement"
         until = node.children[0].type == "until"
         endless = text == "false" if until else text in _ENDLESS or (condition is None and counted)
         if endless and body is not None and parse.has_fork(body, ("&",)):
             self.record.note("critical", "starts processes without end")
         if counted and body is not None:
-            self.note_evaluation(parse.text_of(node)[: body.start_byte - node.start_byte])
-        self._sequence(body if counted and body is not None else node, stdin)
+            self.note_evaluation(parse.get_text(node)[: body.start_byte - node.start_byte])
+        self._walk_sequence(body if counted and body is not None else node, stdin)
 
     # ---- what words ask for (parse.WordReader)
     def walk_substitution(self, node: "Node") -> None:
-        source = parse.text_of(node)
+        source = parse.get_text(node)
         if source.startswith("`") or (source.startswith("$(") and "<<" in source):
             inner = re.sub(r"\\([\\`$])", r"\1", source[1:].removesuffix("`")) if source[0] == "`" else source[2:-1]
             self.record.notes += ruin(inner) if "<<" in inner else ()
-            Walker(self.record, ShellMemory(self.shell.cwd), self._scope(True).inside(source[0])).text(inner)
+            Walker(self.record, ShellMemory(self.shell.cwd), self._make_scope(True).enter_program(source[0])).walk_text(
+                inner
+            )
         elif node.named_children and all(child.type == "file_redirect" for child in node.named_children):
-            self._redirections(node.named_children, Redirections())
+            self._read_redirections(node.named_children, Redirections())
         else:
             self._walk_subshell(node, UNKNOWN if source.startswith(">") else None, captured=True)
 

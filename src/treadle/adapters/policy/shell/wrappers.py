@@ -2,10 +2,19 @@
 
 import re
 
-from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, NestedCommand, Rating, Script, ShellCall, read, table
+from treadle.adapters.policy.shell.model import (
+    UNKNOWN,
+    Meanings,
+    NestedCommand,
+    Rating,
+    Script,
+    ShellCall,
+    parse_table,
+    read,
+)
 
 SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash"])
-_PREFIXES = table(
+_PREFIXES = parse_table(
     """
     builtin busybox command coproc nohup setsid valgrind torsocks unshare entr :
     chrt setarch taskset : T P D
@@ -27,10 +36,10 @@ _PREFIXES = table(
     """
 )  # programs that run the rest of their words: the options that take a value
 _WITH_OPERAND = ("chroot", "chrt", "flock", "setarch", "taskset", "timeout")  # those with a word of their own first
-RUNNERS = table("npx bunx uvx pnpx :\npoetry pdm pipenv hatch rye uv : run\nbundle npm : exec")
+RUNNERS = parse_table("npx bunx uvx pnpx :\npoetry pdm pipenv hatch rye uv : run\nbundle npm : exec")
 """Programs of packages that run the words behind a verb."""
 _RENAMES = Rating("high", "gives a name another meaning", hides_commands=True)
-_POWERS = table(
+_POWERS = parse_table(
     """
     sudo doas pkexec gosu run0 su runuser sg : runs with another user's rights
     chroot : runs in another root directory
@@ -40,7 +49,7 @@ _POWERS = table(
 )
 
 
-COMMAND_OPTIONS = table(
+COMMAND_OPTIONS = parse_table(
     """
     tar gtar bsdtar : to-command use-compress-program I F info-script new-volume-script rsh-command checkpoint-action
     rsync : e rsh
@@ -94,10 +103,12 @@ def can_hide_commands(call: ShellCall, *, is_interpreter: bool) -> bool:
         return _has_code_with_commands(call)
     names = COMMAND_OPTIONS.get(name, "")
     options = read(args, names)
-    values = options.all(*names.split())
+    values = options.list_values(*names.split())
     if name in ("ssh", "scp", "sftp"):  # of the settings that follow -o a few are commands
-        settings = (value for value in options.all("o") if _SSH_COMMAND.match(value) or value.startswith(UNKNOWN))
-        values = [*options.all("S", "D"), *settings]
+        settings = (
+            value for value in options.list_values("o") if _SSH_COMMAND.match(value) or value.startswith(UNKNOWN)
+        )
+        values = [*options.list_values("S", "D"), *settings]
     commands = [word for word in args if re.match(r"\+[^\d/]", word)] if "cmd" in names.split() else []
     return bool(commands) or any(not _PLAIN_HELPER.fullmatch(value) for value in values)
 
@@ -115,31 +126,31 @@ def _has_code_with_commands(call: ShellCall) -> bool:
     return bool(code) and (is_shell or UNKNOWN in code or _STARTS_COMMANDS.search(code) is not None)
 
 
-def wrapper(call: ShellCall) -> Meanings | None:
+def unwrap_call(call: ShellCall) -> Meanings | None:
     """Return the commands and scripts that a program runs. None for a program that runs no other."""
     name, args = call.name, call.args
     if name in SHELLS:
-        return _shell(call)
+        return _unwrap_shell(call)
     if name in _PREFIXES:
-        return _prefix(call)
+        return _unwrap_prefix(call)
     if name in RUNNERS and (not RUNNERS[name] or args[:1] == (RUNNERS[name],)):
         options = read(args[bool(RUNNERS[name]) :], "p package c call from with python", until_word=True)
-        return [*map(Script, options.all("c", "call")), NestedCommand(options.operands)]
+        return [*map(Script, options.list_values("c", "call")), NestedCommand(options.operands)]
     match name:
         case "eval":
-            return _text(" ".join(args))
+            return _unwrap_text(" ".join(args))
         case "trap":
-            return _text(" ".join(read(args, until_word=True).operands[:1]))
+            return _unwrap_text(" ".join(read(args, until_word=True).operands[:1]))
         case "alias" if values := [word.partition("=")[2] for word in args if "=" in word]:
             return [_RENAMES, *map(Script, values)]
         case "hash" | "enable" if any(word[:1] == "-" and {"p", "f"} & {*word} for word in args):
             return [_RENAMES]
         case "source" | ".":
-            return _script(call, args[0]) if args else []
+            return _unwrap_script(call, args[0]) if args else []
         case "su" | "runuser" | "sg" | "script":
-            return _with_text(call)
+            return _unwrap_text_option(call)
         case "at" | "batch" if call.stdin is not None:
-            return _input(call)
+            return _unwrap_input(call)
         case "xargs" | "parallel":
             return _spread(call)
         case "find":
@@ -151,16 +162,16 @@ def wrapper(call: ShellCall) -> Meanings | None:
     return None
 
 
-def _prefix(call: ShellCall) -> Meanings:
+def _unwrap_prefix(call: ShellCall) -> Meanings:
     if power := _POWERS.get(call.name):
         yield Rating("high", power)
     options = read(call.args, _PREFIXES[call.name], until_word=True)
     command_words = options.operands[call.name in _WITH_OPERAND :]
-    yield from _unsure(call.args[: len(call.args) - len(command_words)])
+    yield from _rate_unsure(call.args[: len(call.args) - len(command_words)])
     match call.name:
         case "time" | "strace" | "ltrace" if options.has("o", "output"):
             yield Rating("medium", "writes what it measures into a file")
-        case "env" if texts := options.all("S", "split-string"):
+        case "env" if texts := options.list_values("S", "split-string"):
             yield from map(Script, texts)
         case "env" if not command_words:
             yield Rating("medium", "shows the environment, which may hold secrets")
@@ -172,63 +183,63 @@ def _prefix(call: ShellCall) -> Meanings:
         case _:
             pass
     if command_words:
-        cwd = next(iter(options.all("C", "chdir") if call.name == "env" else ()), None)
+        cwd = next(iter(options.list_values("C", "chdir") if call.name == "env" else ()), None)
         yield NestedCommand(command_words[1:] if command_words[0] in ("{", "-") else command_words, call.stdin, cwd)
     elif call.stdin is not None and call.name in _POWERS:
-        yield from _input(call)
+        yield from _unwrap_input(call)
 
 
-def _unsure(words: tuple[str, ...]) -> Meanings:
+def _rate_unsure(words: tuple[str, ...]) -> Meanings:
     """Without quotes an unknown word may be several, and so name the program."""
     if any(UNKNOWN in word for word in words):
         yield Rating("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
 
 
-def _with_text(call: ShellCall) -> Meanings:
+def _unwrap_text_option(call: ShellCall) -> Meanings:
     options = read(call.args, "c command s shell g G u user group")
     yield Rating("high", _POWERS[call.name]) if call.name in _POWERS else Rating("medium", "starts a shell")
-    for text in options.all("c", "command", "session-command"):
-        yield from _text(text)
+    for text in options.list_values("c", "command", "session-command"):
+        yield from _unwrap_text(text)
     if call.name == "runuser" and options.has("u", "user"):
         yield NestedCommand(options.operands)
     elif call.stdin is not None and not options.has("c", "command"):
-        yield from _input(call)
+        yield from _unwrap_input(call)
 
 
-def _shell(call: ShellCall) -> Meanings:
+def _unwrap_shell(call: ShellCall) -> Meanings:
     """bash, sh and their kin: -c text, a script's name, or what is piped in."""
     args = tuple(word for at, word in enumerate(call.args) if word[:1] != "+" or "-c" in call.args[:at])
     options = read(args, "O o rcfile init-file", until_word=True)
-    for path in options.all("rcfile", "init-file"):
-        yield from _script(call, path)
+    for path in options.list_values("rcfile", "init-file"):
+        yield from _unwrap_script(call, path)
     if options.has("version", "help"):
         return
     if "c" in options.flags:
-        yield from _text(options.operands[0]) if options.operands else ()
+        yield from _unwrap_text(options.operands[0]) if options.operands else ()
     elif options.operands and "s" not in options.flags:
-        yield from _script(call, options.operands[0])
+        yield from _unwrap_script(call, options.operands[0])
     elif call.stdin is not None:
-        yield from _input(call)
+        yield from _unwrap_input(call)
     else:
         yield Rating("medium", "starts a shell")
 
 
-def _text(text: str) -> Meanings:
+def _unwrap_text(text: str) -> Meanings:
     if UNKNOWN in text:
         yield Rating("high", "a shell gets a text that is not known before it runs", unseen=True, hides_commands=True)
     yield Script(text)
 
 
-def _input(call: ShellCall) -> Meanings:
+def _unwrap_input(call: ShellCall) -> Meanings:
     if UNKNOWN in (call.stdin or ""):
         reason = f"{call.name} runs the text that is piped into it, which no person has seen"
         yield Rating("high", reason, unseen=True, hides_commands=True)
     yield Script(call.stdin or "")
 
 
-def _script(call: ShellCall, path: str) -> Meanings:
+def _unwrap_script(call: ShellCall, path: str) -> Meanings:
     if path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and call.stdin is not None:
-        yield from _input(call)
+        yield from _unwrap_input(call)
     elif UNKNOWN in path:
         # One whole unknown word may be `<(…)`: then the commands are made here, and no file holds them.
         made_here = path == UNKNOWN
@@ -241,14 +252,14 @@ def _spread(call: ShellCall) -> Meanings:
     valued = "a d E I L n P s j S arg-file delimiter eof replace max-lines max-args max-procs max-chars jobs"
     options = read(call.args, valued, until_word=True)
     words, text = options.operands or ("echo",), call.stdin
-    yield from _unsure(call.args[: len(call.args) - len(options.operands)])
+    yield from _rate_unsure(call.args[: len(call.args) - len(options.operands)])
     arguments = tuple(text.split()) if text and UNKNOWN not in text and not options.has("a", "arg-file") else (UNKNOWN,)
     if text and options.has("0", "null", "d", "delimiter"):
         arguments = (text.strip("\n"),)
     if call.name == "parallel":
         yield Rating("medium", "starts many commands at once")
         yield Script(" ".join((*options.operands, *arguments)).replace(":::", " "))
-    elif marks := options.all("I", "replace") or (["{}"] if options.has("i") else []):
+    elif marks := options.list_values("I", "replace") or (["{}"] if options.has("i") else []):
         yield from (NestedCommand(tuple(each.replace(marks[0], value) for each in words)) for value in arguments[:8])
     else:
         yield NestedCommand((*words, *arguments))

@@ -85,7 +85,7 @@ def cover(words: list[str]) -> None:
     where bubblewrap takes more mounts, for kernels that give namespaces to it alone (setuid)."""
     spec, line = marshal.loads(bytes.fromhex(words[0])), words[1:]
     try:
-        own_namespaces()
+        unshare_namespaces()
     except OSError:
         paths = [path for path in spec["paths"] if os.path.lexists(path)]
         line[spec["at"] : spec["at"]] = [word for path in paths for word in ("--ro-bind", "/dev/null", path)]
@@ -102,7 +102,7 @@ def cover(words: list[str]) -> None:
 def lay_view(root: str, upper: str, work: str, place: str) -> None:
     """Mount a view of the root at `place`, for this process and all that it starts. Users stay who they are, and the
     next program that is executed has no more rights than before."""
-    own_namespaces()
+    unshare_namespaces()
     make_mounts_private()
     options = (
         f"userxattr,volatile,lowerdir={_escape_path(root)},upperdir={_escape_path(upper)},workdir={_escape_path(work)}"
@@ -125,7 +125,7 @@ def make_mounts_private() -> None:
     mount("none", "/", "", _PRIVATE, "")
 
 
-def own_namespaces() -> None:
+def unshare_namespaces() -> None:
     """Have users and mounts of our own; users stay who they are."""
     user, group = os.geteuid(), os.getegid()
     unshare(_NEW_USER | _NEW_MOUNTS)

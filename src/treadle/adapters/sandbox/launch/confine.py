@@ -21,11 +21,11 @@ from time import time_ns
 
 from treadle.adapters.sandbox.launch import processes, system
 from treadle.adapters.sandbox.launch.libc import adopt_orphans
-from treadle.adapters.sandbox.launch.processes import descendants, end_as, end_descendants
+from treadle.adapters.sandbox.launch.processes import end_as, end_descendants, list_descendants
 from treadle.adapters.sandbox.launch.protected_paths import ProtectedPaths
 from treadle.adapters.sandbox.launch.system import CANNOT, Ruleset
 from treadle.base.file_system import is_below
-from treadle.base.process_folders import process_folder_prefix
+from treadle.base.process_folders import make_folder_prefix
 
 _RECEIVE, _ANSWER, _STILL_ASKED = 0xC0502100, 0xC0182101, 0x40082102
 _HERE = -100
@@ -42,25 +42,25 @@ class _SystemCall:
         self.name = names.get(int.from_bytes(notice[16:20], "little"), "")
         self.arguments = [int.from_bytes(notice[at : at + 8], "little") for at in range(32, 80, 8)]
 
-    def number(self, at: int) -> int:
+    def get_number(self, at: int) -> int:
         """A 32-bit argument with its sign."""
         low = self.arguments[at] & 0xFFFFFFFF
         return low - (1 << 32) if low >> 31 else low
 
-    def memory(self, at: int, size: int) -> bytes:
+    def read_memory(self, at: int, size: int) -> bytes:
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as file:
             return os.pread(file.fileno(), size, self.arguments[at])
 
-    def words(self, at: int, count: int) -> list[int]:
+    def read_words(self, at: int, count: int) -> list[int]:
         """Numbers of 64 bits in memory; none if nothing is pointed to."""
-        raw = self.memory(at, 8 * count) if self.arguments[at] else b""
+        raw = self.read_memory(at, 8 * count) if self.arguments[at] else b""
         if len(raw) not in (0, 8 * count):
             raise OSError(errno.EFAULT, "")
         return [int.from_bytes(raw[place : place + 8], "little", signed=True) for place in range(0, len(raw), 8)]
 
-    def path(self, at: int) -> bytes:
+    def read_path(self, at: int) -> bytes:
         """A path in memory. The ways in which a process names itself are those of the caller, not of this one."""
-        text = self.memory(at, _LONGEST_PATH).partition(b"\0")[0] if self.arguments[at] else b""
+        text = self.read_memory(at, _LONGEST_PATH).partition(b"\0")[0] if self.arguments[at] else b""
         for itself, place in ((b"/proc/self/", b""), (b"/proc/thread-self/", b""), (b"/dev/fd/", b"fd/")):
             if text.startswith(itself):
                 return b"/proc/%d/" % self.pid + place + text[len(itself) :]
@@ -87,7 +87,7 @@ class MetadataServer:
         try:
             fd = self._open(system_call)
             try:
-                _change(system_call, f"/proc/self/fd/{fd}", self._check_file(fd))
+                _change_file(system_call, f"/proc/self/fd/{fd}", self._check_file(fd))
             finally:
                 os.close(fd)
         except OSError as error:
@@ -110,32 +110,32 @@ class MetadataServer:
         if name in ("fchmod", "fchown"):
             return self._open_descriptor(system_call)
         if name in ("chmod", "chown", "lchown", "utime", "utimes"):
-            return self._open_path(system_call, _HERE, system_call.path(0), _NO_FOLLOW if name == "lchown" else 0)
+            return self._open_path(system_call, _HERE, system_call.read_path(0), _NO_FOLLOW if name == "lchown" else 0)
         flags = {"fchmodat2": 3, "utimensat": 3, "fchownat": 4}.get(name)
-        path = system_call.path(1)
-        bits = system_call.number(flags) if flags else 0
+        path = system_call.read_path(1)
+        bits = system_call.get_number(flags) if flags else 0
         if not path:
             if not bits & _EMPTY_PATH and (system_call.arguments[1] or name not in ("utimensat", "futimesat")):
                 raise OSError(errno.ENOENT, "")
             return self._open_descriptor(system_call)
-        return self._open_path(system_call, system_call.number(0), path, bits)
+        return self._open_path(system_call, system_call.get_number(0), path, bits)
 
     def _open_path(self, system_call: _SystemCall, folder: int, path: bytes, flags: int) -> int:
         start = "cwd" if folder == _HERE else f"fd/{folder}"
         base = os.open(f"/proc/{system_call.pid}/{start}", os.O_PATH | os.O_CLOEXEC)
         try:
-            self._still(system_call)
+            self._check_caller(system_call)
             follow = os.O_NOFOLLOW if flags & _NO_FOLLOW else 0
             return os.open(path, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=base)
         finally:
             os.close(base)
 
     def _open_descriptor(self, system_call: _SystemCall) -> int:
-        fd = os.open(f"/proc/{system_call.pid}/fd/{system_call.number(0)}", os.O_PATH | os.O_CLOEXEC)
-        self._still(system_call)
+        fd = os.open(f"/proc/{system_call.pid}/fd/{system_call.get_number(0)}", os.O_PATH | os.O_CLOEXEC)
+        self._check_caller(system_call)
         return fd
 
-    def _still(self, system_call: _SystemCall) -> None:
+    def _check_caller(self, system_call: _SystemCall) -> None:
         """The caller is still the one that asked, so what was read under its number was its own."""
         ioctl(self._listener, _STILL_ASKED, system_call.id)
 
@@ -149,9 +149,9 @@ class MetadataServer:
         return status
 
 
-def _change(system_call: _SystemCall, path: str, status: os.stat_result) -> None:
+def _change_file(system_call: _SystemCall, path: str, status: os.stat_result) -> None:
     """Do what is asked to the file at `path`, which leads to the opened file itself."""
-    number, words = system_call.number, system_call.words
+    number, words = system_call.get_number, system_call.read_words
     match system_call.name:
         case "chmod" | "fchmod":
             _set_mode(path, status, number(1))
@@ -210,7 +210,7 @@ class Spec:
     def __init__(self, word: str) -> None:
         fields = marshal.loads(bytes.fromhex(word))
         vars(self).update(fields)
-        self.private = f"{fields['temporary']}/{process_folder_prefix()}{os.urandom(6).hex()}"
+        self.private = f"{fields['temporary']}/{make_folder_prefix()}{os.urandom(6).hex()}"
 
     def __getattr__(self, name: str):  # type: ignore[no-untyped-def]  # any field
         raise AttributeError(name)
@@ -226,9 +226,9 @@ def main(words: list[str]) -> None:
             with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
                 file.write(spec.gitconfig)
         adopt_orphans()
-        pid, here = _start(spec, argv)
+        pid, here = _start_command(spec, argv)
     except Exception as error:
-        _report(f"the command could not be confined and did not run: {error}")
+        _print_message(f"the command could not be confined and did not run: {error}")
         os._exit(CANNOT)
     messages = []
     try:
@@ -240,19 +240,19 @@ def main(words: list[str]) -> None:
     finally:
         restored_messages, is_restored = protected.restore(spec.aside)
     for message in messages + restored_messages:
-        _report(message)
+        _print_message(message)
     _remove(spec.private)
     end_as(code if is_restored else CANNOT)
 
 
-def _report(message: str) -> None:
+def _print_message(message: str) -> None:
     try:
         print(f"treadle: {message}", file=sys.stderr, flush=True)
     except OSError:  # its reader is gone
         return
 
 
-def _start(spec: Spec, argv: list[str]) -> "tuple[int, _socket.socket]":
+def _start_command(spec: Spec, argv: list[str]) -> "tuple[int, _socket.socket]":
     """The command's process, and the socket over which it sends the descriptor of its filter."""
     here, there = _socket.socketpair()
     parent, mask = os.getpid(), processes.block_signals()
@@ -296,7 +296,7 @@ def _linger(spec: Spec, listener: int, metadata: MetadataServer) -> None:
                 metadata.serve()
             else:
                 poll.unregister(listener)
-    for name in descendants().values():
+    for name in list_descendants().values():
         os.write(spec.report_fd, b"left=%b\0" % name)
 
 
@@ -307,7 +307,7 @@ def _become(spec: Spec, argv: list[str], parent: int, mask: "set[int]", there: _
         processes.enter_group()
         if not spec.terminal:
             os.setsid()
-        ruleset = _ruleset(spec)
+        ruleset = _make_ruleset(spec)
         os.environ["TMPDIR"] = spec.private
         if spec.gitconfig is not None:
             os.environ["HOME"] = f"{spec.private}/{HOME}"
@@ -324,14 +324,16 @@ def _become(spec: Spec, argv: list[str], parent: int, mask: "set[int]", there: _
         os._exit(NOT_FOUND if error.errno == errno.ENOENT else CANNOT)
 
 
-def _ruleset(spec: Spec) -> Ruleset:
+def _make_ruleset(spec: Spec) -> Ruleset:
     ruleset = Ruleset(*spec.handled)
     both = spec.read | spec.write
     closed_paths = {path.rstrip("/") for path in spec.hidden}
-    readable_paths = _all_but(closed_paths, "")  # in as few rules as can be; and what is visible in the hidden paths
+    readable_paths = _list_open_paths(
+        closed_paths, ""
+    )  # in as few rules as can be; and what is visible in the hidden paths
     for top in spec.visible:
         inside = {path for path in closed_paths if is_below(path, top) and path != top}
-        readable_paths += _all_but(inside, top) if inside else [top]
+        readable_paths += _list_open_paths(inside, top) if inside else [top]
     for path in readable_paths:
         _allow(ruleset, spec, path, spec.read)
     for path in (*spec.devices, *spec.writable, spec.private):
@@ -353,7 +355,7 @@ def _allow(ruleset: Ruleset, spec: Spec, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def _all_but(closed_paths: set[str], top: str) -> list[str]:
+def _list_open_paths(closed_paths: set[str], top: str) -> list[str]:
     """Return the paths below a folder, without the closed ones: the siblings of each closed path and of its parents."""
     open_folders: set[str] = set()
     for path in closed_paths:

@@ -15,7 +15,7 @@ from fcntl import ioctl
 from types import SimpleNamespace as Targets
 
 from treadle.adapters.sandbox.launch.processes import close_descriptors
-from treadle.adapters.sandbox.launch.system import call, check_return_value
+from treadle.adapters.sandbox.launch.system import check_return_value, make_system_call
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _REMOUNT_BIND, _PRIVATE = 0x1020, 0x44000
@@ -62,7 +62,7 @@ def through_proc(targets: Targets) -> None:
 def write_kernel(_targets: Targets) -> None:
     """Any file below /proc and /sys that is not a process's own: settings of the whole machine, of which some name
     programs that the kernel runs. It is only opened."""
-    for path in _kernel_files():
+    for path in _iterate_kernel_files():
         try:
             return os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
         except OSError:
@@ -70,7 +70,7 @@ def write_kernel(_targets: Targets) -> None:
     raise OSError(0, "none can be opened for writing")
 
 
-def _kernel_files() -> Iterator[str]:
+def _iterate_kernel_files() -> Iterator[str]:
     try:
         tops = [f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit()]
     except OSError:
@@ -217,8 +217,10 @@ ATTEMPTS: dict[str, Callable[[Targets], object]] = {
         _LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None)
     ),
     "type_into_terminal": lambda targets: ioctl(targets.terminal, _TIOCSTI, b"x"),
-    "use_io_uring": lambda _: os.close(call(_IO_URING_SETUP, ctypes.c_uint(1), bytes(120))),
-    "read_keyring": lambda _: call(_KEYCTL[os.uname().machine], ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1)),
+    "use_io_uring": lambda _: os.close(make_system_call(_IO_URING_SETUP, ctypes.c_uint(1), bytes(120))),
+    "read_keyring": lambda _: make_system_call(
+        _KEYCTL[os.uname().machine], ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1)
+    ),
 }
 _LONGER = (
     chmod_outside, through_link, through_hard_link, through_proc, write_kernel, read_home, match_key, create_protected,

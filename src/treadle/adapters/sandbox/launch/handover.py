@@ -26,12 +26,12 @@ _STEP_S = 0.005
 
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
-    sandbox, info, go = _start(words[1:], processes.block_signals())
+    sandbox, info, go = _start_sandbox(words[1:], processes.block_signals())
     processes.pass_signals_to(sandbox)
     proxy = 0
     try:
-        if (inside := _first_process(info)) > 0:
-            proxy = _start_proxy(_listener(inside, spec["port"]), spec)
+        if (inside := _read_first_process(info)) > 0:
+            proxy = _start_proxy(_make_listener(inside, spec["port"]), spec)
     except OSError as error:
         os.kill(sandbox, signal.SIGKILL)
         processes.wait_for_command(sandbox)
@@ -46,11 +46,11 @@ def main(words: list[str]) -> None:
             if status:
                 print(ENDED, file=sys.stderr, flush=True)
     code = processes.wait_for_command(sandbox)
-    _end(proxy)
+    _end_proxy(proxy)
     processes.end_as(code)
 
 
-def _start(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
+def _start_sandbox(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
     """(the sandbox, what it says, what lets it go on when it is closed)"""
     info, info_writer = _pipe()
     go_reader, go = _pipe()
@@ -70,7 +70,7 @@ def _pipe() -> tuple[int, int]:
     return reader, writer
 
 
-def _first_process(info: int) -> int:
+def _read_first_process(info: int) -> int:
     """The first process in the sandbox; 0 if it did not come so far, which it has said itself."""
     output = b""
     while b"}" not in output and (data := os.read(info, 4096)):
@@ -80,7 +80,7 @@ def _first_process(info: int) -> int:
     return int(remainder.split(b",")[0].strip(b" \n}")) if marker else 0
 
 
-def _listener(inside: int, port: int) -> int:
+def _make_listener(inside: int, port: int) -> int:
     """A socket that listens in the network of that process. A child makes it: no process can leave a joined network."""
     here, there = _socket.socketpair()
     pid = processes.fork_ordinary()
@@ -120,15 +120,15 @@ def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
         poll = select.poll()
         poll.register(_ABOVE, select.POLLIN)
         poll.poll()
-        from treadle.adapters.sandbox.proxy import run
+        from treadle.adapters.sandbox.proxy import run_proxy
 
-        run(_ABOVE, spec)
+        run_proxy(_ABOVE, spec)
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _end(proxy: int) -> None:
+def _end_proxy(proxy: int) -> None:
     """Let the proxy write its log, and see that it is gone."""
     until = time.monotonic() + _ENDING_S
     number = signal.SIGTERM

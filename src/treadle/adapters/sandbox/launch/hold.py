@@ -31,7 +31,7 @@ class Holder:
             fcntl.flock(note, fcntl.LOCK_SH)
             self._held.append((name, note))
             number, _ = _read(note)
-            if number <= 0 or _number(place) != number:
+            if number <= 0 or _read_inode(place) != number:
                 _make(note, place, content)
         finally:
             os.close(folder)
@@ -61,7 +61,7 @@ class Holder:
             os.close(note)
             return
         number, place = _read(note)
-        if number == PENDING or (number and _number(place) == number):
+        if number == PENDING or (number and _read_inode(place) == number):
             try:
                 if os.path.isdir(place):
                     os.rmdir(place)
@@ -73,7 +73,7 @@ class Holder:
         os.close(note)
 
 
-def _number(path: str) -> int:
+def _read_inode(path: str) -> int:
     try:
         return os.lstat(path).st_ino
     except OSError:
@@ -91,7 +91,7 @@ def _make(note: int, place: str, content: bytes | None) -> None:
     else:
         with open(place, "xb") as file:
             file.write(content)
-    _write(note, _number(place), place)
+    _write(note, _read_inode(place), place)
 
 
 def _write(note: int, number: int, place: str) -> None:
@@ -104,7 +104,7 @@ def _read(note: int) -> tuple[int, str]:
     return int(number or 0), place
 
 
-def _last_sign_of_life() -> int:
+def _open_life_pipe() -> int:
     """The reading end of a pipe that ends when the sandbox's first process has closed the other end."""
     alive, kept_open = os.pipe()
     if alive == ALIVE_FD:
@@ -119,7 +119,7 @@ def _last_sign_of_life() -> int:
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
     holder = Holder(spec["notes"])
-    alive, mask = _last_sign_of_life(), processes.block_signals()
+    alive, mask = _open_life_pipe(), processes.block_signals()
     try:
         holder.sweep()
         for name, place, content in spec["places"]:

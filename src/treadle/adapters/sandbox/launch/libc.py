@@ -20,26 +20,26 @@ class _Function(_ctypes.CFuncPtr):
     _restype_ = _Int
 
 
-def control(option: int, value: int = 0) -> None:
+def call_prctl(option: int, value: int = 0) -> None:
     """prctl"""
-    _call("prctl", option, _Word(value), _Word(0), _Word(0), _Word(0))
+    _call_function("prctl", option, _Word(value), _Word(0), _Word(0), _Word(0))
 
 
 def adopt_orphans() -> None:
     """Descendants whose parents die become children of this process instead of the system's first one."""
-    control(_SET_SUBREAPER, 1)
+    call_prctl(_SET_SUBREAPER, 1)
 
 
 def unshare(kinds: int) -> None:
-    _call("unshare", kinds)
+    _call_function("unshare", kinds)
 
 
 def mount(source: str, place: str, kind: str, flags: int, options: str) -> None:
     words = [os.fsencode(word) for word in (source, place, kind, options)]
-    _call("mount", *words[:3], _Word(flags), words[3])
+    _call_function("mount", *words[:3], _Word(flags), words[3])
 
 
-def _call(name: str, *arguments: object) -> None:
+def _call_function(name: str, *arguments: object) -> None:
     here = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # this program
     function = _Function(_ctypes.dlsym(here, name))
     if function(*arguments) == -1:

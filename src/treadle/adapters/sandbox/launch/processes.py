@@ -120,7 +120,7 @@ def end_descendants() -> None:
         except ChildProcessError:
             return
         if ended_pid == 0:
-            for pid, (_, _, parent) in _all_processes().items():
+            for pid, (_, _, parent) in _list_processes().items():
                 if parent == os.getpid():
                     try_to(os.kill, pid, _signal.SIGKILL)
 
@@ -138,9 +138,9 @@ def end_as(code: int) -> None:
     os._exit(code & 0xFF)
 
 
-def descendants(boundary: bytes = b"") -> "dict[int, bytes]":
+def list_descendants(boundary: bytes = b"") -> "dict[int, bytes]":
     """The living below this process, with their names; without those below a process of the name `boundary`."""
-    processes = _all_processes()
+    processes = _list_processes()
     children: dict[int, list[int]] = {}
     for pid, (_, _, parent) in processes.items():
         children.setdefault(parent, []).append(pid)
@@ -153,7 +153,7 @@ def descendants(boundary: bytes = b"") -> "dict[int, bytes]":
     return {pid: processes[pid][0] for pid in pids if processes[pid][1] not in b"ZX"}
 
 
-def _all_processes() -> "dict[int, tuple[bytes, bytes, int]]":
+def _list_processes() -> "dict[int, tuple[bytes, bytes, int]]":
     """(name, state, parent) by process number."""
     processes = {}
     for entry in os.listdir("/proc"):

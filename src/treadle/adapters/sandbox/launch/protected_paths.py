@@ -4,7 +4,7 @@ are hostile input: they may be closed, too deep or too large to be read, and are
 import os
 import stat
 
-from treadle.base.file_system import folders_between
+from treadle.base.file_system import list_folders_between
 
 LIMIT = 32 << 20  # How many bytes of protected files are remembered; more is refused before anything runs
 _COPY_LIMIT = 4 << 20  # How many are copied to another file system: the supervisor waits for this only for seconds
@@ -66,7 +66,9 @@ class ProtectedPaths:
 
     def __init__(self, root: str, paths: list[str]) -> None:
         self._root, room = root, [LIMIT]
-        ways = ((*(folder for folder in folders_between(root, path) if not _is_folder(folder)), path) for path in paths)
+        ways = (
+            (*(folder for folder in list_folders_between(root, path) if not _is_folder(folder)), path) for path in paths
+        )
         self._kept: list[tuple[SavedPath, int]] = []  # each with the bytes that it takes
         for path in dict.fromkeys(way[0] for way in ways):
             old_room = room[0]
@@ -100,7 +102,7 @@ class ProtectedPaths:
     def _open_folders(self, path: str) -> "list[tuple[str, int]]":
         """Open the folders on the way to a path that the command has closed to their owner. Return their modes."""
         opened_folders = []
-        for folder in (self._root, *folders_between(self._root, path)):
+        for folder in (self._root, *list_folders_between(self._root, path)):
             if not _is_folder(folder):
                 break
             mode = _open_folder(folder)
@@ -110,7 +112,7 @@ class ProtectedPaths:
 
     def _is_unchanged(self, saved_path: SavedPath, size: int) -> bool:
         try:
-            reachable = all(_is_folder(folder) for folder in folders_between(self._root, saved_path.path))
+            reachable = all(_is_folder(folder) for folder in list_folders_between(self._root, saved_path.path))
             return reachable and saved_path.is_same_as(SavedPath(saved_path.path, [size]))
         except Exception:  # the saved path could be read: this one is closed, or deeper or larger
             return False
@@ -118,7 +120,7 @@ class ProtectedPaths:
     def _put_back(self, saved_path: SavedPath, aside: str) -> str:
         """Return the folder into which the present content was moved."""
         place = aside
-        for folder in folders_between(self._root, saved_path.path):
+        for folder in list_folders_between(self._root, saved_path.path):
             if not _is_folder(folder):
                 place = _set_aside(folder, aside)
                 if saved_path.data is not None:

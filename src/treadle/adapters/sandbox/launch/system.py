@@ -4,7 +4,7 @@ import ctypes
 import os
 from fcntl import ioctl
 
-from treadle.adapters.sandbox.launch.libc import control
+from treadle.adapters.sandbox.launch.libc import call_prctl
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -18,7 +18,7 @@ _LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 CANNOT = 125  # The exit code when the command could not be confined and did not run
 
 
-def call(number: int, *arguments: object) -> int:
+def make_system_call(number: int, *arguments: object) -> int:
     return check_return_value(_LIBC.syscall(ctypes.c_long(number), *arguments))
 
 
@@ -35,16 +35,16 @@ class Ruleset:
 
     def __init__(self, files: int, network: int, scopes: int, size: int) -> None:
         handled = (ctypes.c_uint64 * 3)(files, network, scopes)
-        self._fd = call(_LANDLOCK_CREATE, ctypes.byref(handled), ctypes.c_size_t(size), ctypes.c_uint(0))
+        self._fd = make_system_call(_LANDLOCK_CREATE, ctypes.byref(handled), ctypes.c_size_t(size), ctypes.c_uint(0))
 
     def allow(self, folder: int, rights: int) -> None:
         """Everything beneath an open folder, or an open file itself."""
         rule = rights.to_bytes(8, "little") + folder.to_bytes(4, "little")
-        call(_LANDLOCK_ADD, ctypes.c_int(self._fd), ctypes.c_int(1), rule, ctypes.c_uint(0))
+        make_system_call(_LANDLOCK_ADD, ctypes.c_int(self._fd), ctypes.c_int(1), rule, ctypes.c_uint(0))
 
     def enforce(self) -> None:
         """On this process and all that it will start."""
-        call(_LANDLOCK_RESTRICT, ctypes.c_int(self._fd), ctypes.c_uint(0))
+        make_system_call(_LANDLOCK_RESTRICT, ctypes.c_int(self._fd), ctypes.c_uint(0))
         os.close(self._fd)
 
 
@@ -58,27 +58,29 @@ def load_filter(code: bytes) -> int:
     program = _Program(len(code) // 8, code)
     number = _SECCOMP[os.uname().machine]
     try:
-        return call(number, ctypes.c_uint(1), ctypes.c_uint(_LISTENER | _WAIT_KILLABLE), ctypes.byref(program))
+        return make_system_call(
+            number, ctypes.c_uint(1), ctypes.c_uint(_LISTENER | _WAIT_KILLABLE), ctypes.byref(program)
+        )
     except OSError:
-        return call(number, ctypes.c_uint(1), ctypes.c_uint(_LISTENER), ctypes.byref(program))
+        return make_system_call(number, ctypes.c_uint(1), ctypes.c_uint(_LISTENER), ctypes.byref(program))
 
 
 def give_up_privileges() -> None:
     """No capability now, and none through any program that is started later."""
-    control(_SET_NO_NEW_PRIVILEGES, 1)
+    call_prctl(_SET_NO_NEW_PRIVILEGES, 1)
     for capability in range(64):
         try:
-            control(_DROP_FROM_BOUNDING_SET, capability)
+            call_prctl(_DROP_FROM_BOUNDING_SET, capability)
         except OSError:  # not root, which has none to drop; or the last one was dropped
             break
-    control(_AMBIENT, _AMBIENT_CLEAR)
+    call_prctl(_AMBIENT, _AMBIENT_CLEAR)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    call(_CAPSET[os.uname().machine], ctypes.byref(header), ctypes.byref(nothing))
+    make_system_call(_CAPSET[os.uname().machine], ctypes.byref(header), ctypes.byref(nothing))
 
 
 def die_with_parent(parent: int) -> None:
-    control(_SET_DEATH_SIGNAL, 9)
+    call_prctl(_SET_DEATH_SIGNAL, 9)
     if os.getppid() != parent:
         os._exit(CANNOT)
 

@@ -18,7 +18,7 @@ import select
 import sys
 import time
 
-from treadle.adapters.sandbox.launch.become import own_namespaces
+from treadle.adapters.sandbox.launch.become import unshare_namespaces
 from treadle.adapters.sandbox.launch.libc import mount, unshare
 from treadle.adapters.sandbox.launch.processes import detach_streams, try_to
 
@@ -44,7 +44,7 @@ def main(words: list[str]) -> None:
             os._exit(0)
         os.setsid()
         os.chdir("/")
-        listener, spaces = _listen(spec["folder"], spec["socket"]), _new_namespaces()
+        listener, spaces = _listen(spec["folder"], spec["socket"]), _enter_namespaces()
         holder = Holder(listener, _mount_layers(spec), spaces, float(spec["idle_s"]))
     except OSError as error:
         return try_to(os.write, 1, f"{error.strerror or error}".encode())
@@ -81,7 +81,7 @@ def _mount_layers(spec: "dict[str, object]") -> int:
     return os.open(root, _LOOK)
 
 
-def _new_namespaces() -> "list[str]":
+def _enter_namespaces() -> "list[str]":
     """Which kinds there are now. Root needs none of users: files keep their owners."""
     if os.geteuid() == 0:
         try:
@@ -90,7 +90,7 @@ def _new_namespaces() -> "list[str]":
             pass
         else:
             return ["mnt"]
-    own_namespaces()
+    unshare_namespaces()
     return ["user", "mnt"]  # the first gives the right to step into the other
 
 
@@ -133,10 +133,10 @@ class Holder:
             word = line.recv(_MOST)
             if word == b"top":
                 self._look_anew()
-                _hand(line, self._top)
+                _send_descriptors(line, self._top)
             elif word == b"spaces":
                 self._entering.add(number)
-                _hand(line, *self._spaces)
+                _send_descriptors(line, *self._spaces)
             elif word == b"end":
                 busy = bool(self._entering) or self._is_in_use()
                 line.send(b"busy" if busy else b"ended")
@@ -161,6 +161,6 @@ class Holder:
         return False
 
 
-def _hand(line: "_socket.socket", *descriptors: int) -> None:
+def _send_descriptors(line: "_socket.socket", *descriptors: int) -> None:
     data = b"".join(fd.to_bytes(4, sys.byteorder) for fd in descriptors)
     line.sendmsg([b"here"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)])

@@ -13,7 +13,7 @@ import os
 from treadle.adapters.sandbox.launch.processes import try_to
 from treadle.adapters.sandbox.supervisor import tree
 from treadle.adapters.sandbox.supervisor.folder import EXIT, OUTPUT, SYNCED, VIEW
-from treadle.adapters.sandbox.supervisor.limits import limits_of, restrain
+from treadle.adapters.sandbox.supervisor.limits import get_limits, restrain
 from treadle.adapters.sandbox.supervisor.tree import ControlGroup
 
 Fields = dict[str, object]
@@ -32,7 +32,7 @@ class Ends:
 def start_child(job: Fields, umask: int, group: ControlGroup) -> Ends:
     """Fork and execute. If that fails, `error` says why, and there is no process."""
     ends = Ends()
-    stdin, stdout = _streams(job, ends)
+    stdin, stdout = _open_streams(job, ends)
     shell = -1
     if job["state_fd"]:
         ends.shell, shell = os.pipe()
@@ -65,7 +65,7 @@ def start_child(job: Fields, umask: int, group: ControlGroup) -> Ends:
     return ends
 
 
-def _streams(job: Fields, ends: Ends) -> "tuple[int, int]":
+def _open_streams(job: Fields, ends: Ends) -> "tuple[int, int]":
     if job["pty"]:
         import termios  # few commands need it
 
@@ -96,7 +96,7 @@ def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> Non
         state_fd = int(str(job["state_fd"]))
         os.dup2(shell, state_fd)
         os.set_inheritable(state_fd, True)
-    restrain(limits_of(job))
+    restrain(get_limits(job))
     os.umask(umask)
     if job.get("lays"):
         from treadle.adapters.sandbox.launch.become import cover_sockets, lay_view
@@ -140,13 +140,13 @@ class Recorder:
         remaining = memoryview(data)
         while remaining:
             if not self._room:
-                self._turn()
+                self._begin_piece()
             now, remaining = remaining[: self._room], remaining[self._room :]
             self._room -= len(now)
             self._write(now)
             self.size += len(now)
 
-    def _turn(self) -> None:
+    def _begin_piece(self) -> None:
         """Begin a new piece; the oldest of the tail goes."""
         self.close()
         self._room = self._next if self.size else self._first

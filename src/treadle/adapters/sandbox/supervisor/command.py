@@ -38,18 +38,20 @@ class SupervisedCommand:
 
     @property
     def line(self) -> str:
-        job = self._job()
+        job = self._read_job()
         return str(job.get("line") or job.get("title") or "")
 
     @property
     def begins_in(self) -> Shell | None:
-        shell = self._job().get("shell")
+        shell = self._read_job().get("shell")
         return None if shell is None else msgspec.convert(shell, Shell)
 
     @property
     def present(self) -> bool:
-        here = names.boot()
-        return bool(self._job().get("boot", here) == here)  # a forgotten command has ended, and not with the machine
+        here = names.read_boot_id()
+        return bool(
+            self._read_job().get("boot", here) == here
+        )  # a forgotten command has ended, and not with the machine
 
     @property
     def durable(self) -> bool:
@@ -65,7 +67,7 @@ class SupervisedCommand:
         loop = asyncio.get_running_loop()
         hangup_event = asyncio.Event()
 
-        def hung_up() -> None:
+        def handle_hangup() -> None:
             loop.remove_reader(alive)  # from now on it can always be read, and would be, all the time
             hangup_event.set()
 
@@ -75,12 +77,14 @@ class SupervisedCommand:
                 remaining_s = _LOOK_S if until is None else min(_LOOK_S, until - loop.time())
                 if remaining_s <= 0:
                     return None
-                loop.add_reader(alive, hung_up)
+                loop.add_reader(alive, handle_hangup)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(remaining_s):
                         await hangup_event.wait()
                         hangup_event.clear()
-                        if names.look(self.folder) != names.ENDED:  # it died, and the last of it may not be gone yet
+                        if (
+                            names.read_state(self.folder) != names.ENDED
+                        ):  # it died, and the last of it may not be gone yet
                             await asyncio.sleep(_SETTLE_S)
             return command_exit
         finally:
@@ -108,7 +112,7 @@ class SupervisedCommand:
         with suppress(FileNotFoundError):  # it is being forgotten
             Path(f"{self.folder}/{names.TOUCHED}").touch(0o600)
 
-    def since(self, token: str, end: int | None = None) -> tuple[int, int]:
+    def locate_new_output(self, token: str, end: int | None = None) -> tuple[int, int]:
         self.touch()
         file = f"{self.folder}/{names.CURSOR}"
         last, begin, seen_size = "", 0, 0
@@ -121,7 +125,7 @@ class SupervisedCommand:
             replace_file(file, f"{token} {start} {size}".encode())
         return start, size
 
-    def first(self, token: str) -> bool:
+    def is_first_token(self, token: str) -> bool:
         file = f"{self.folder}/{names.FIRST}"
         try:
             create_file(file, token.encode())
@@ -129,16 +133,16 @@ class SupervisedCommand:
         except FileNotFoundError:  # it is being forgotten
             return False
 
-    def shell(self) -> bytes:
+    def read_shell_state(self) -> bytes:
         with suppress(FileNotFoundError):
             return Path(f"{self.folder}/{names.SHELL}").read_bytes()
         return b""
 
     async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
-        if names.look(self.folder) != names.RUNNING:
+        if names.read_state(self.folder) != names.RUNNING:
             raise ToolError("The command has ended; it takes no more input.")
         self.touch()
-        job = self._job()
+        job = self._read_job()
         if not job.get("input") and not job.get("pty"):
             raise ToolError("The command takes no input: only background commands and those with pty do.")
         frames = [f"{token}/{at} i {data[at : at + _FRAME].hex()}\n" for at in range(0, len(data), _FRAME)]
@@ -169,7 +173,7 @@ class SupervisedCommand:
             raise ToolError("The command has ended; it takes no more input.") from error
 
     async def _find_exit(self) -> CommandExit | None:
-        state = names.look(self.folder)
+        state = names.read_state(self.folder)
         if state == names.UNSTARTED and names.is_removed(self.folder):
             return CommandExit("lost")  # all that was known of it was removed
         if state == names.LOST:
@@ -180,7 +184,7 @@ class SupervisedCommand:
     def _exit(self) -> CommandExit:
         return _decoder.decode(Path(f"{self.folder}/{names.EXIT}").read_bytes())
 
-    def _job(self) -> dict[str, Any]:
+    def _read_job(self) -> dict[str, Any]:
         with suppress(FileNotFoundError, ValueError, EOFError):
             job: dict[str, Any] = marshal.loads(Path(f"{self.folder}/{names.JOB}").read_bytes())
             return job
@@ -189,7 +193,7 @@ class SupervisedCommand:
     def sweep(self) -> None:
         """End the processes of a command whose supervisor is gone. Find them by their mark, repeatedly, because a
         process that is found may just have forked."""
-        mark = self._job().get("env", {}).get(MARK)
+        mark = self._read_job().get("env", {}).get(MARK)
         if mark is None or not os.path.exists("/proc/self/environ"):
             return
         killed: set[str] = set()
@@ -204,11 +208,11 @@ class SupervisedCommand:
             if not count:
                 break
         until = time.monotonic() + _DYING_S
-        while any(_dying(pid) for pid in killed) and time.monotonic() < until:
+        while any(_is_dying(pid) for pid in killed) and time.monotonic() < until:
             time.sleep(_STEP_S)
 
 
-def _dying(pid: str) -> bool:
+def _is_dying(pid: str) -> bool:
     """True if a killed process is not quite dead: its environment is gone before its locks and files are."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")

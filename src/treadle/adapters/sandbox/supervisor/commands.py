@@ -22,8 +22,8 @@ import msgspec
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.command import MARK, SupervisedCommand
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.base.file_system import create_file, faultpoint, path_steps, replace_file
-from treadle.base.types import CallKey, ChatId, new_id
+from treadle.base.file_system import create_file, list_path_steps, reach_faultpoint, replace_file
+from treadle.base.types import CallKey, ChatId, make_id
 from treadle.errors import ToolError
 from treadle.ports.commands import CommandExit, CommandSpec, KnownCommand
 from treadle.protocol.files import encode_path
@@ -47,21 +47,21 @@ class SupervisedCommands:
         file = f"{self.folder}/id"
         if not os.path.exists(file):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            create_file(file, new_id("h").encode())
-        return f"{names.boot()}:{Path(file).read_text()}"
+            create_file(file, make_id("h").encode())
+        return f"{names.read_boot_id()}:{Path(file).read_text()}"
 
-    def network_log(self, chat: ChatId, call: CallKey) -> str:
-        return f"{self._path(chat, call)}/{names.NETWORK}"
+    def locate_network_log(self, chat: ChatId, call: CallKey) -> str:
+        return f"{self._make_path(chat, call)}/{names.NETWORK}"
 
-    def view(self, chat: ChatId, call: CallKey) -> str:
-        return f"{self._path(chat, call)}/{names.VIEW}"
+    def locate_view(self, chat: ChatId, call: CallKey) -> str:
+        return f"{self._make_path(chat, call)}/{names.VIEW}"
 
     async def start(self, chat: ChatId, call: CallKey, job: CommandSpec) -> SupervisedCommand:
-        folder = self._path(chat, call)
+        folder = self._make_path(chat, call)
         try:
             await asyncio.to_thread(self._claim, folder, job)
-            faultpoint("command.before_start")
-            if names.look(folder) == names.UNSTARTED:
+            reach_faultpoint("command.before_start")
+            if names.read_state(folder) == names.UNSTARTED:
                 await self._launch(folder)
         except OSError as error:
             raise ToolError(f"The command could not be started: {error.strerror or error}.") from error
@@ -69,56 +69,56 @@ class SupervisedCommands:
 
     async def find(self, chat: ChatId, call: CallKey) -> SupervisedCommand | None:
         self._reap()
-        folder = self._path(chat, call)
-        return None if names.look(folder) == names.UNSTARTED else SupervisedCommand(folder)
+        folder = self._make_path(chat, call)
+        return None if names.read_state(folder) == names.UNSTARTED else SupervisedCommand(folder)
 
     def is_key_used(self, chat: ChatId, call: CallKey) -> bool:
-        return os.path.exists(self._path(chat, call))
+        return os.path.exists(self._make_path(chat, call))
 
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
-        folder = self._path(chat, call)
+        folder = self._make_path(chat, call)
         await asyncio.to_thread(_bury_unborn, folder)
-        if names.look(folder) in (names.RUNNING, names.LOST):
+        if names.read_state(folder) in (names.RUNNING, names.LOST):
             await SupervisedCommand(folder).stop()
         self._reap()
 
     async def list_commands(self, chat: ChatId) -> Sequence[KnownCommand]:
         self._reap()
-        folder = self._of_chat(chat)  # called at each message of a chat, so one look without a thread
+        folder = self._make_chat_path(chat)  # called at each message of a chat, so one look without a thread
         return () if names.is_removed(folder) else await asyncio.to_thread(_list_commands, folder)
 
-    async def running(self, chat: ChatId) -> Sequence[CallKey]:
+    async def list_running(self, chat: ChatId) -> Sequence[CallKey]:
         return [command.call for command in await self.list_commands(chat) if command.running]
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
-        folder = self._path(chat, call)
-        if names.look(folder) in (names.ENDED, names.LOST):
-            await asyncio.to_thread(_empty, folder)
+        folder = self._make_path(chat, call)
+        if names.read_state(folder) in (names.ENDED, names.LOST):
+            await asyncio.to_thread(_empty_folder, folder)
 
-    def chats(self) -> list[ChatId]:
+    def list_chats(self) -> list[ChatId]:
         """The chats that have ever run a command here. Blocks for a moment."""
-        return [ChatId(name) for name in sorted(_children(self.folder)) if os.path.isdir(f"{self.folder}/{name}")]
+        return [ChatId(name) for name in sorted(_list_children(self.folder)) if os.path.isdir(f"{self.folder}/{name}")]
 
-    def ever(self, chat: ChatId) -> list[CallKey]:
+    def list_known_keys(self, chat: ChatId) -> list[CallKey]:
         """Every key under which something is kept, or was. Blocks for a moment."""
-        return [CallKey(name) for name in sorted(_children(self._of_chat(chat)))]
+        return [CallKey(name) for name in sorted(_list_children(self._make_chat_path(chat)))]
 
     def set_aside(self, chat: ChatId, call: CallKey) -> bool:
         """Hide the folder of this key from lookups without removing it; not while the command runs. Blocks briefly."""
-        folder = self._path(chat, call)
-        if names.look(folder) == names.RUNNING:
+        folder = self._make_path(chat, call)
+        if names.read_state(folder) == names.RUNNING:
             return False
-        os.rename(folder, f"{os.path.dirname(folder)}/.{new_id('aside')}.{call}")
+        os.rename(folder, f"{os.path.dirname(folder)}/.{make_id('aside')}.{call}")
         return True
 
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         """End what the calls of a chat left behind, except background processes and calls that are still open: what
         runs, and what a supervisor that has not begun yet would run."""
         self._reap()
-        folder = self._of_chat(chat)
+        folder = self._make_chat_path(chat)
         if names.is_removed(folder):
             return
-        for key in await asyncio.to_thread(_unfinished_in_foreground, folder):
+        for key in await asyncio.to_thread(_find_unfinished, folder):
             # Behind a tilde stands what tells the attempts of a call from each other, behind a dash what tells calls of
             # the same key from each other, all but one of which are in logs that were lost.
             if key.partition("~")[0].partition("-")[0] not in open_calls:
@@ -126,10 +126,10 @@ class SupervisedCommands:
 
     async def close(self) -> None:
         """End everything and remove the folder: for commands of chats that are gone for good."""
-        for chat in map(ChatId, await asyncio.to_thread(_children, self.folder)):
-            for call in map(CallKey, await asyncio.to_thread(_children, f"{self.folder}/{chat}")):
+        for chat in map(ChatId, await asyncio.to_thread(_list_children, self.folder)):
+            for call in map(CallKey, await asyncio.to_thread(_list_children, f"{self.folder}/{chat}")):
                 await self.prevent(chat, call)
-                folder = self._path(chat, call)
+                folder = self._make_path(chat, call)
                 with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
                     os.unlink(f"{folder}/{names.JOB}")
                 for _ in range(500):  # until the supervisor has written all it will ever write
@@ -138,19 +138,19 @@ class SupervisedCommands:
                     await asyncio.sleep(0.01)
         await asyncio.to_thread(remove_tree, self.folder)
 
-    def _path(self, chat: ChatId, call: CallKey) -> str:
-        return f"{self._of_chat(chat)}/{_safe(call)}"
+    def _make_path(self, chat: ChatId, call: CallKey) -> str:
+        return f"{self._make_chat_path(chat)}/{_make_safe_name(call)}"
 
-    def _of_chat(self, chat: ChatId) -> str:
-        return f"{self.folder}/{_safe(chat)}"
+    def _make_chat_path(self, chat: ChatId) -> str:
+        return f"{self.folder}/{_make_safe_name(chat)}"
 
     def _claim(self, folder: str, job: CommandSpec) -> None:
         if os.path.exists(folder):
             return
         new_folder = _make(os.path.dirname(folder))
         try:
-            fields = msgspec.structs.asdict(job) | {"argv": list(job.argv), "env": {**job.env, MARK: new_id("k")}}
-            fields |= {"boot": names.boot(), "limits": msgspec.structs.asdict(job.limits)}
+            fields = msgspec.structs.asdict(job) | {"argv": list(job.argv), "env": {**job.env, MARK: make_id("k")}}
+            fields |= {"boot": names.read_boot_id(), "limits": msgspec.structs.asdict(job.limits)}
             Path(f"{new_folder}/{names.JOB}").write_bytes(marshal.dumps(fields, 2))
             if job.view:
                 _make_view(new_folder, job.view, job.layers)
@@ -158,7 +158,7 @@ class SupervisedCommands:
                 os.mkfifo(f"{new_folder}/{fifo}", 0o600)
             if job.background:
                 Path(f"{new_folder}/{names.BACKGROUND}").touch()
-            faultpoint("command.before_claim")
+            reach_faultpoint("command.before_claim")
             _settle(new_folder, folder)
         except BaseException:
             remove_tree(new_folder)
@@ -175,13 +175,13 @@ class SupervisedCommands:
             finally:
                 os.close(ready_writer)
             try:
-                output = await _all_of(ready)
+                output = await _read_messages(ready)
             except TimeoutError:  # it may come to life yet
                 output = "it said nothing for a minute"
                 await asyncio.to_thread(_bury_unborn, folder)
         finally:
             os.close(ready)
-        if names.look(folder) == names.UNSTARTED:
+        if names.read_state(folder) == names.UNSTARTED:
             reason = output.strip().rpartition("\n")[2]
             raise ToolError(f"The command's supervisor could not be started{': ' if reason else ''}{reason}.")
 
@@ -205,7 +205,7 @@ class SupervisedCommands:
             self._children.discard(pid)
 
 
-async def _all_of(pipe: int) -> str:
+async def _read_messages(pipe: int) -> str:
     """Return the supervisor's messages until it says `started`, or is gone. TimeoutError if it does neither."""
     loop = asyncio.get_running_loop()
     output = bytearray()
@@ -229,12 +229,12 @@ async def _all_of(pipe: int) -> str:
     return output.decode(errors="replace")
 
 
-def _safe(name: str) -> str:
+def _make_safe_name(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()
 
 
 def _make(parent: str) -> str:
-    new_folder = f"{parent}/.{new_id('new')}"
+    new_folder = f"{parent}/.{make_id('new')}"
     for folder in (os.path.dirname(parent), parent, new_folder):
         os.makedirs(folder, mode=0o700, exist_ok=True)
     return new_folder
@@ -256,7 +256,7 @@ def _make_view(command_folder: str, root: str, layers: Sequence[str]) -> None:
     view = f"{command_folder}/{names.VIEW}"
     for folder in (view, f"{view}/upper", f"{view}/work"):
         os.mkdir(folder, 0o700)
-    steps = list(dict.fromkeys(step for layer in layers for step in path_steps(layer)))
+    steps = list(dict.fromkeys(step for layer in layers for step in list_path_steps(layer)))
     for step in steps:
         os.mkdir(f"{view}/upper/{step}", 0o700)
     modes = {step: stat.S_IMODE(os.stat(f"{root}/{step}").st_mode) for step in steps}
@@ -275,14 +275,16 @@ def _bury_unborn(folder: str) -> None:
     if not os.path.exists(folder):
         new_folder = _make(os.path.dirname(folder))
         Path(f"{new_folder}/{names.EXIT}").write_bytes(msgspec.json.encode(CommandExit("stopped", -15)))
-        faultpoint("command.before_burial")
+        reach_faultpoint("command.before_burial")
         _settle(new_folder, folder)
-    if names.look(folder) == names.UNSTARTED:  # claimed before, or just now, by a start that was quicker than this
+    if (
+        names.read_state(folder) == names.UNSTARTED
+    ):  # claimed before, or just now, by a start that was quicker than this
         names.ask_to_stop(folder)
 
 
-def _empty(folder: str) -> None:
-    if names.look(folder) == names.LOST:
+def _empty_folder(folder: str) -> None:
+    if names.read_state(folder) == names.LOST:
         SupervisedCommand(folder).sweep()
         with suppress(FileNotFoundError):  # another one forgets it, too, and has written this
             replace_file(f"{folder}/{names.EXIT}", msgspec.json.encode(CommandExit("lost")))
@@ -294,40 +296,40 @@ def _empty(folder: str) -> None:
                 os.unlink(f"{folder}/{name}")
 
 
-def _children(parent: str) -> list[str]:
+def _list_children(parent: str) -> list[str]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return [name for name in os.listdir(parent) if not name.startswith(".")]
     return []
 
 
-def _unfinished_in_foreground(parent: str) -> list[CallKey]:
+def _find_unfinished(parent: str) -> list[CallKey]:
     """Commands that run or may still begin, without those in the background."""
-    jobs = (name for name in _children(parent) if os.path.exists(f"{parent}/{name}/{names.JOB}"))
+    jobs = (name for name in _list_children(parent) if os.path.exists(f"{parent}/{name}/{names.JOB}"))
     foreground = (name for name in jobs if not os.path.exists(f"{parent}/{name}/{names.BACKGROUND}"))
     states = (names.UNSTARTED, names.RUNNING)
-    return [CallKey(name) for name in foreground if names.look(f"{parent}/{name}") in states]
+    return [CallKey(name) for name in foreground if names.read_state(f"{parent}/{name}") in states]
 
 
 def _list_commands(parent: str) -> list[KnownCommand]:
     dated_commands: list[tuple[int, KnownCommand]] = []
-    for call in _children(parent):
+    for call in _list_children(parent):
         folder = f"{parent}/{call}"
         with suppress(FileNotFoundError, EOFError, ValueError):
             began = os.stat(f"{folder}/{names.JOB}").st_mtime_ns
-            state = names.look(folder)
+            state = names.read_state(folder)
             if state == names.UNSTARTED:
                 continue
             background = os.path.exists(f"{folder}/{names.BACKGROUND}")
             title = str(marshal.loads(Path(f"{folder}/{names.JOB}").read_bytes())["title"])
-            running, times = state == names.RUNNING, (began // 1_000_000, _ended_ms(folder))
+            running, times = state == names.RUNNING, (began // 1_000_000, _read_end_ms(folder))
             dated_commands.append((began, KnownCommand(CallKey(call), running, background, title, *times)))
     return [known_command for _, known_command in sorted(dated_commands, key=lambda pair: pair[0])]
 
 
-def _ended_ms(folder: str) -> int:
+def _read_end_ms(folder: str) -> int:
     """When a command ended; of one whose supervisor was killed, when it last wrote anything."""
     with suppress(FileNotFoundError):
         return os.stat(f"{folder}/{names.EXIT}").st_mtime_ns // 1_000_000
-    if names.look(folder) != names.LOST:
+    if names.read_state(folder) != names.LOST:
         return 0
     return max((os.stat(f"{folder}/{name}").st_mtime_ns // 1_000_000 for name in os.listdir(folder)), default=0)

@@ -31,7 +31,7 @@ UNSTARTED, RUNNING, ENDED, LOST = "unstarted", "running", "ended", "lost"
 _boot = ""
 
 
-def boot() -> str:
+def read_boot_id() -> str:
     """A name for the time since this machine was switched on."""
     global _boot
     if not _boot:
@@ -43,7 +43,7 @@ def boot() -> str:
     return _boot
 
 
-def look(folder: str) -> str:
+def read_state(folder: str) -> str:
     """Return the state of the command: one of the four words above. The order of the tests is such that a supervisor
     may take any of its steps between two of them: it has the lock before it writes `owner`, and releases it only after
     the end was written. As long as there is no owner, nothing was started: a request to stop still takes effect, and a
@@ -79,12 +79,12 @@ def is_locked(folder: str) -> bool:
 
 def has_live_supervisor(commands: str) -> bool:
     """True if a supervisor lives for any command below this folder. Links, which commands may make, do not count."""
-    folders = (folder for chat in _folders(commands) for folder in _folders(chat))
+    folders = (folder for chat in _list_folders(commands) for folder in _list_folders(chat))
     plain = (each for each in folders if not os.path.islink(f"{each}/{LOCK}") and os.path.isfile(f"{each}/{LOCK}"))
     return any(map(is_locked, plain))
 
 
-def _folders(parent: str) -> list[str]:
+def _list_folders(parent: str) -> list[str]:
     try:
         with os.scandir(parent) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

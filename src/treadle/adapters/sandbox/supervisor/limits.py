@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def limits_of(job: "dict[str, object]") -> Limits:
+def get_limits(job: "dict[str, object]") -> Limits:
     limits = job.get("limits")
     return limits if isinstance(limits, dict) else dict.fromkeys((*_WATCHED, "file", "cpu_s", "open_files"), 0)
 
@@ -56,7 +56,7 @@ class Watch:
         # When the whole machine uses that much, what the command uses of it is counted.
         self._due = {name: self._first[name] + limits[name] // 2 for name in _WATCHED}
 
-    def earlier(self, until: "float | None") -> "float | None":
+    def choose_earlier(self, until: "float | None") -> "float | None":
         """The time to wait until: for the next look, or for something before it."""
         return until if self.next is None else self.next if until is None else min(until, self.next)
 
@@ -66,14 +66,14 @@ class Watch:
         if self.next is None or now < self.next:
             return ""
         usage = _machine(self._folder)
-        message = self._scarce(usage) or self._find_exceeded_limit(usage, now)
+        message = self._find_scarce_resource(usage) or self._find_exceeded_limit(usage, now)
         quiet = all(abs(usage[name] - self._last[name]) < max(1, self._limits[name] // 50) for name in usage)
         self._pause = min(self._pause * 1.2, _SLOW_S) if quiet else _QUICK_S
         self._last = usage
         self.next = time.monotonic() + self._pause
         return message
 
-    def _scarce(self, usage: "dict[str, int]") -> str:
+    def _find_scarce_resource(self, usage: "dict[str, int]") -> str:
         """Return the resource that the machine itself is short of and was not at first, in words; empty if none."""
         if self._limits[_DISK] and -usage[_DISK] < min(_LAST_DISK, -self._first[_DISK] // 2):
             return "the disk is nearly full"
@@ -91,7 +91,7 @@ class Watch:
             if most and (machine_usage > self._due[name] or (late and name != _DISK)):
                 command_usage = _OWN[name](most)
                 if command_usage > most:
-                    return _WORDS[name].format(f"{most:,}" if name == _TASKS else _size(most))
+                    return _WORDS[name].format(f"{most:,}" if name == _TASKS else _format_size(most))
                 self._due[name] = machine_usage + max((most - command_usage) // 2, most // 20)
         self._counted = now if late else self._counted
         return ""
@@ -105,17 +105,17 @@ class Idle:
         self._limit_s = limit_s
         self._since = time.monotonic()
 
-    def wrote(self) -> None:
+    def note_output(self) -> None:
         self._since = time.monotonic()
 
-    def earlier(self, deadline: "float | None") -> "float | None":
+    def choose_earlier(self, deadline: "float | None") -> "float | None":
         """The deadline, or when it may have been idle for too long, whichever is first."""
         if not self._limit_s:
             return deadline
         due = self._since + self._limit_s
         return due if deadline is None else min(due, deadline)
 
-    def too_long(self, looked: float) -> bool:
+    def is_too_long(self, looked: float) -> bool:
         """`looked` is the time up to which all output was taken: this process may have been delayed since."""
         if not self._limit_s or looked < self._since + self._limit_s:
             return False
@@ -127,8 +127,8 @@ class Idle:
         return asked_s >= self._limit_s
 
 
-def too_much_memory(limits: Limits) -> str:
-    return _WORDS[_MEMORY].format(_size(limits[_MEMORY]))
+def describe_memory_excess(limits: Limits) -> str:
+    return _WORDS[_MEMORY].format(_format_size(limits[_MEMORY]))
 
 
 def _total_memory() -> int:
@@ -169,13 +169,13 @@ def _count_disk_bytes(folder: str) -> int:
     return total_bytes
 
 
-def _size(number: int) -> str:
+def _format_size(number: int) -> str:
     return f"{number / (1 << 30):.3g} GB" if number >= 1 << 30 else f"{number / (1 << 20):.3g} MB"
 
 
 _OWN: "dict[str, Callable[[int], int]]" = {
-    _TASKS: lambda _most: tree.tasks(),
-    _MEMORY: tree.memory,
+    _TASKS: lambda _most: tree.count_tasks(),
+    _MEMORY: tree.measure_memory,
     _DISK: lambda _most: _count_disk_bytes(f"{VIEW}/upper"),
 }
 """The use by the command itself."""

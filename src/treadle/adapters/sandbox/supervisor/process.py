@@ -11,7 +11,7 @@ from treadle.adapters.sandbox.launch.libc import adopt_orphans
 from treadle.adapters.sandbox.launch.processes import close_descriptors, detach_streams, try_to
 from treadle.adapters.sandbox.supervisor.child import Ends, Recorder, reserve_exit, start_child, sync_exit, write_exit
 from treadle.adapters.sandbox.supervisor.folder import ALIVE, BEGAN, CONTROL, EXIT, JOB, LOCK, OWNER, STOP
-from treadle.adapters.sandbox.supervisor.limits import limits_of
+from treadle.adapters.sandbox.supervisor.limits import get_limits
 from treadle.adapters.sandbox.supervisor.tree import make_group
 from treadle.base.file_system import replace_file
 
@@ -42,7 +42,7 @@ def main(folder: str) -> None:
                     file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
             except OSError as failure:
                 error = failure.strerror or "its beginning cannot be noted"
-        group = make_group(limits_of(job))
+        group = make_group(get_limits(job))
         ends = Ends() if error else start_child(job, umask, group)
         try_to(os.write, 1, b"started\n")  # the worker may be dead; that is what this process is for
         detach_streams()

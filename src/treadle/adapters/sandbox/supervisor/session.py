@@ -13,7 +13,7 @@ import time
 from treadle.adapters.sandbox.supervisor import tree
 from treadle.adapters.sandbox.supervisor.child import Ends, Fields, Recorder, write_exit
 from treadle.adapters.sandbox.supervisor.folder import SHELL, STOP
-from treadle.adapters.sandbox.supervisor.limits import Idle, Watch, limits_of, too_much_memory
+from treadle.adapters.sandbox.supervisor.limits import Idle, Watch, describe_memory_excess, get_limits
 from treadle.adapters.sandbox.supervisor.tree import ControlGroup
 from treadle.base.file_system import replace_file
 
@@ -41,7 +41,7 @@ class SupervisorSession:
         self._code: int | None = None
         self._idle = Idle(float(str(job.get("idle_s", 0))))
         self._looked = 0.0  # When it was last found out what happened
-        self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
+        self._watch = Watch(get_limits(job), "." if job["view"] else str(job["cwd"]))
         self._exceeded = ""
         self._sandbox = str(job.get("sandbox", "none"))
         self._alone = False  # True if nothing of the command is left
@@ -49,8 +49,8 @@ class SupervisorSession:
     def see_through(self) -> None:
         timeout_s = float(str(self._job["timeout_s"]))
         ending = self._follow(time.monotonic() + timeout_s if timeout_s else None)
-        if ending == "exited" and self._group.out_of_memory():
-            ending, self._exceeded = "exceeded", too_much_memory(limits_of(self._job))
+        if ending == "exited" and self._group.is_out_of_memory():
+            ending, self._exceeded = "exceeded", describe_memory_excess(get_limits(self._job))
         left_behind = self._clear(ending)
         if self._shell and ending == "exited":
             self._write_shell_state()
@@ -65,7 +65,7 @@ class SupervisorSession:
 
     def _follow(self, deadline: "float | None") -> str:
         while self._code is None:
-            self._step(self._watch.earlier(self._idle.earlier(deadline)))
+            self._poll_once(self._watch.choose_earlier(self._idle.choose_earlier(deadline)))
             if self._code is not None:
                 break
             self._exceeded = self._watch.look()
@@ -75,28 +75,28 @@ class SupervisorSession:
                 return "stopped"
             if deadline is not None and time.monotonic() >= deadline:
                 return "timed_out"
-            if self._idle.too_long(self._looked):
+            if self._idle.is_too_long(self._looked):
                 return "idle"
         return "exited"
 
     def _clear(self, ending: str) -> bool:
         """Let the rest end, kill what does not, take the last output. True if a finished command left something."""
         if ending == "exited":
-            self._until(_LINGER_S)
+            self._run_for(_LINGER_S)
         elif ending != "exceeded":  # a command that uses the machine up gets no time
             tree.terminate(self._ends.pid, self._sandbox)
-            self._until(_GRACE_S)
-        leftovers = tree.working() if ending == "exited" and not self._alone else []
+            self._run_for(_GRACE_S)
+        leftovers = tree.list_working() if ending == "exited" and not self._alone else []
         self._kill()
         drained = time.monotonic() + _DRAIN_S
         while self._ends.output >= 0 and time.monotonic() < drained:
-            self._step(min(drained, time.monotonic() + _STEP_S))
+            self._poll_once(min(drained, time.monotonic() + _STEP_S))
         self._shell += b"".join(b"left=%b\0" % name for name in leftovers or ())
         return leftovers is None or bool(leftovers)
 
     def _kill(self) -> None:
         """End everything: first the command, so that the launchers of its sandbox can tidy up, then those as well."""
-        launchers = tree.launchers(self._ends.pid, self._sandbox) if self._code is None else set()
+        launchers = tree.find_launchers(self._ends.pid, self._sandbox) if self._code is None else set()
         start = time.monotonic()
         while not (self._alone and self._code is not None) and time.monotonic() < start + _KILL_S:
             if self._code is not None or time.monotonic() > start + _LAUNCHER_S:
@@ -104,17 +104,17 @@ class SupervisorSession:
             if not launchers:
                 self._group.kill()
             tree.kill(self._ends.pid, launchers)
-            self._step(time.monotonic() + _STEP_S)
+            self._poll_once(time.monotonic() + _STEP_S)
 
-    def _until(self, most_s: float) -> None:
+    def _run_for(self, most_s: float) -> None:
         """Go on until nothing is left, or for so long."""
         until = time.monotonic() + most_s
         while not (self._alone and self._code is not None and self._ends.output < 0) and time.monotonic() < until:
             if self._stop and self._code is not None:
                 return
-            self._step(min(until, time.monotonic() + _STEP_S))
+            self._poll_once(min(until, time.monotonic() + _STEP_S))
 
-    def _step(self, until: "float | None") -> None:
+    def _poll_once(self, until: "float | None") -> None:
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
         full = len(self._input) > _PENDING
@@ -156,7 +156,7 @@ class SupervisorSession:
         except OSError:  # a terminal that no process has open any more
             data = b""
         if data:
-            self._idle.wrote()
+            self._idle.note_output()
             self._recorder.feed(data)
             return
         if self._ends.input == self._ends.output:

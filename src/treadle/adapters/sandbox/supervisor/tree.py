@@ -11,8 +11,8 @@ import os
 import sys
 from _collections_abc import Callable
 
-from treadle.adapters.sandbox.launch.libc import control
-from treadle.adapters.sandbox.launch.processes import GROUP, descendants, try_to
+from treadle.adapters.sandbox.launch.libc import call_prctl
+from treadle.adapters.sandbox.launch.processes import GROUP, list_descendants, try_to
 from treadle.base.process_folders import has_process_ended
 
 _SIGKILL, _SIGTERM, _SIGCONT, _SIGSTOP = 9, 15, 18, 19
@@ -24,17 +24,17 @@ _LINUX = sys.platform == "linux"
 def die_with_parent() -> None:
     """In the command's process: have the kernel kill it with its supervisor, since no other process would."""
     if _LINUX:
-        try_to(control, _DEATH_SIGNAL, _SIGKILL)
+        try_to(call_prctl, _DEATH_SIGNAL, _SIGKILL)
 
 
-def launchers(first: int, sandbox: str) -> "set[int]":
+def find_launchers(first: int, sandbox: str) -> "set[int]":
     """The sandbox's own processes beside the command, which tidy up when it has ended and then end themselves: with
     Landlock the first process, with bubblewrap all that are outside of it."""
     if not _LINUX:
         return set()
     if sandbox == "landlock":
         return {first}
-    outside = descendants(_BUBBLEWRAP) if sandbox == "bubblewrap" else {}
+    outside = list_descendants(_BUBBLEWRAP) if sandbox == "bubblewrap" else {}
     has_begun = _BUBBLEWRAP in outside.values()
     return {pid for pid, name in outside.items() if name != _BUBBLEWRAP} if has_begun else set()
 
@@ -44,8 +44,8 @@ def terminate(group: int, sandbox: str) -> None:
     which would pass the signal on to it."""
     if not _LINUX:
         return try_to(os.killpg, group, _SIGTERM)
-    spared_pids = launchers(group, sandbox) if sandbox == "bubblewrap" else set()
-    for pid, name in descendants().items():
+    spared_pids = find_launchers(group, sandbox) if sandbox == "bubblewrap" else set()
+    for pid, name in list_descendants().items():
         if name != _BUBBLEWRAP and pid not in spared_pids:
             try_to(os.kill, pid, _SIGTERM)
 
@@ -55,18 +55,18 @@ def kill(group: int, spared_pids: "set[int]") -> None:
     first brought to a standstill, or what forks quickly would get away."""
     if not _LINUX:
         return try_to(os.killpg, group, _SIGKILL)
-    for pid, name in descendants().items():
+    for pid, name in list_descendants().items():
         if name == _BUBBLEWRAP:
             try_to(os.kill, pid, _SIGKILL)
     stopped = set(spared_pids)
     for _ in range(50):
-        new = descendants().keys() - stopped
+        new = list_descendants().keys() - stopped
         if not new:
             break
         for pid in new:
             try_to(os.kill, pid, _SIGSTOP)
         stopped |= new
-    for pid in descendants():
+    for pid in list_descendants():
         try_to(
             os.kill, pid, _SIGCONT if pid in spared_pids else _SIGKILL
         )  # the command may have suspended a spared one
@@ -83,33 +83,39 @@ def is_group_gone(group: int) -> bool:
     return False
 
 
-def working() -> "list[bytes] | None":
+def list_working() -> "list[bytes] | None":
     """The names of all that lives but the sandbox, which may take a moment to end; None where they are unknown."""
-    return [name for name in descendants().values() if name != _BUBBLEWRAP] if _LINUX else None
+    return [name for name in list_descendants().values() if name != _BUBBLEWRAP] if _LINUX else None
 
 
-def tasks() -> int:
-    return sum(_number(pid, "stat", lambda text: int(text.rpartition(b")")[2].split()[17])) for pid in _living())
+def count_tasks() -> int:
+    return sum(
+        _read_number(pid, "stat", lambda text: int(text.rpartition(b")")[2].split()[17])) for pid in _list_living()
+    )
 
 
-def memory(most: int) -> int:
+def measure_memory(most: int) -> int:
     """The bytes of memory that they take. Above `most`, shared memory counts once, which takes longer to find out."""
-    living = _living()
-    pages = (_number(pid, "statm", lambda text: int(text.split()[1]) - int(text.split()[2])) for pid in living)
+    living = _list_living()
+    pages = (_read_number(pid, "statm", lambda text: int(text.split()[1]) - int(text.split()[2])) for pid in living)
     used_bytes = os.sysconf("SC_PAGE_SIZE") * sum(pages)
-    return used_bytes if used_bytes <= most else sum(_number(pid, "smaps_rollup", _proportional) for pid in living)
+    return (
+        used_bytes
+        if used_bytes <= most
+        else sum(_read_number(pid, "smaps_rollup", _parse_proportional_memory) for pid in living)
+    )
 
 
-def _living() -> "list[int]":
-    return list(descendants()) if _LINUX else []
+def _list_living() -> "list[int]":
+    return list(list_descendants()) if _LINUX else []
 
 
-def _proportional(text: bytes) -> int:
+def _parse_proportional_memory(text: bytes) -> int:
     lines = (line for line in text.splitlines() if line.startswith((b"Pss_Anon:", b"Pss_Shmem:")))
     return sum(int(line.split()[1]) << 10 for line in lines)
 
 
-def _number(pid: int, name: str, read: "Callable[[bytes], int]") -> int:
+def _read_number(pid: int, name: str, read: "Callable[[bytes], int]") -> int:
     """Of a file of a process; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
@@ -141,7 +147,7 @@ class ControlGroup:
     def kill(self) -> None:
         self._tell("cgroup.kill", "1")
 
-    def out_of_memory(self) -> bool:
+    def is_out_of_memory(self) -> bool:
         """True if the kernel ended a process of the group because memory ran out."""
         if not self._path:
             return False

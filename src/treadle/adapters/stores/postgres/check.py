@@ -27,7 +27,7 @@ _LEFT = "FROM blob_parts AS p WHERE made < now() - interval '1 day' AND NOT EXIS
 )
 
 
-async def check(connection: PgConnection, *, repair: bool) -> list[Problem]:
+async def check_database(connection: PgConnection, *, repair: bool) -> list[Problem]:
     problems: list[Problem] = []
     with _report_corruption(problems):
         for number, chat in await connection.fetch("SELECT no, id FROM chats ORDER BY no"):

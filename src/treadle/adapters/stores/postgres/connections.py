@@ -16,7 +16,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from treadle.adapters.stores import number_migrations, redact_address
 from treadle.adapters.stores.watch import Heads
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.base.logs import log_debug
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput, NewerSchema, StoreBusy, StoreError, TreadleError
@@ -77,7 +77,7 @@ class Connections:
             try:
                 return await self._try(work, again, timeout_s)
             except Exception as error:
-                if not passing(error) or now() + pause > until:
+                if not is_passing(error) or now() + pause > until:
                     raise translate_error(error, self.where) from error
             again = True
             await asyncio.sleep(pause)
@@ -100,7 +100,7 @@ class Connections:
                     result = await work(connection, again)
             except BaseException as error:
                 # After a refused statement the connection is as before; after any other error its state is unknown.
-                if not isinstance(error, asyncpg.PostgresError | TreadleError) or passing(error):
+                if not isinstance(error, asyncpg.PostgresError | TreadleError) or is_passing(error):
                     connection.terminate()
                 raise
             finally:
@@ -188,7 +188,7 @@ class Notices:
                 is_listening = True
                 await connection.add_listener(channel, self._receive_notification)
             pending, self._pending = self._pending, {}
-            for payload in _payloads(pending):
+            for payload in _iterate_payloads(pending):
                 await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
             if pending:
                 await asyncio.sleep(PAUSE_S)
@@ -206,7 +206,7 @@ class Notices:
         self._heard(heads)
 
 
-def _payloads(heads: Heads) -> Iterator[str]:
+def _iterate_payloads(heads: Heads) -> Iterator[str]:
     lines: list[str] = []
     size = 0
     for chat, head in heads.items():
@@ -239,16 +239,16 @@ _SENTENCES = {
 }
 
 
-def state(error: BaseException) -> str:
+def get_sqlstate(error: BaseException) -> str:
     """The SQLSTATE, if PostgreSQL said anything."""
     return getattr(error, "sqlstate", None) or ""
 
 
-def passing(error: BaseException) -> bool:
+def is_passing(error: BaseException) -> bool:
     """True if the same may work on another connection, or a moment later."""
     if isinstance(error, TreadleError | ssl.SSLError):
         return False
-    if code := state(error):
+    if code := get_sqlstate(error):
         return code in _PASSING or code.startswith(_PASSING_CLASSES)
     # The driver's own errors about a lost connection have no SQLSTATE, nor do those about a protocol that got out of
     # step with the server's last messages. A ValueError is a wrong address.
@@ -258,19 +258,19 @@ def passing(error: BaseException) -> bool:
 
 def translate_error(error: BaseException, address: str) -> BaseException:
     """The error to raise in its place; one that is not the database's or the network's stays what it is."""
-    if isinstance(error, TreadleError) or state(error) == ALREADY_ANSWERED:
+    if isinstance(error, TreadleError) or get_sqlstate(error) == ALREADY_ANSWERED:
         return error
     failure: BaseException
     text = str(error).strip().split("\n")[0] or type(error).__name__
-    if isinstance(error, asyncpg.DataError | UnicodeEncodeError) or state(error).startswith("22"):
+    if isinstance(error, asyncpg.DataError | UnicodeEncodeError) or get_sqlstate(error).startswith("22"):
         # The database rejected the values themselves: a NUL in a text, a number that is too large.
         failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
-    elif passing(error):
+    elif is_passing(error):
         failure = StoreBusy(
             f"the database {address} cannot be reached ({text}); acknowledged changes are safe, try again later"
         )
     elif isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | ValueError):
-        code = state(error)
+        code = get_sqlstate(error)
         sentence = next((text for begin, text in _SENTENCES.items() if code.startswith(begin) and code), None)
         sentence = sentence or "the database {where} refused: {error}"
         failure = StoreError(sentence.format(where=address, error=text))
@@ -301,25 +301,25 @@ WHERE newest > change_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigi
 async def prepare_schema(connection: PgConnection, address: str, migrations: Path = MIGRATIONS) -> None:
     """Make the tables, or bring them up to date. NewerSchema when a newer Treadle made them."""
     steps = number_migrations(migrations)
-    if await _version(connection, address, steps) < len(steps):
+    if await _read_version(connection, address, steps) < len(steps):
         async with connection.transaction():
             await connection.execute(_LOCK)
-            version = await _version(connection, address, steps)
+            version = await _read_version(connection, address, steps)
             for number in range(version + 1, len(steps) + 1):
                 try:
                     await connection.execute(steps[number].read_text(encoding="utf-8"))
                 except asyncpg.DuplicateTableError as error:
                     text = f"the database {address} is in use, but not Treadle's ({error}); choose another"
                     raise StoreError(text) from error
-                faultpoint("store.migrating")
+                reach_faultpoint("store.migrating")
             if version < len(steps):
                 await connection.execute("UPDATE treadle_meta SET version = $1", len(steps))
-            faultpoint("store.before_commit")
-        faultpoint("store.migrated")
+            reach_faultpoint("store.before_commit")
+        reach_faultpoint("store.migrated")
     await connection.execute(_RENUMBER)
 
 
-async def _version(connection: PgConnection, address: str, steps: dict[int, Path]) -> int:
+async def _read_version(connection: PgConnection, address: str, steps: dict[int, Path]) -> int:
     if not await connection.fetchval(_EXISTS):
         return 0
     if (version := int(await connection.fetchval("SELECT version FROM treadle_meta"))) > len(steps):

@@ -36,7 +36,7 @@ def restore(packed: Packed) -> bytes:
     return packing.check_sum(packing.decompress(packed.packing, packed.body), packed.crc & 0xFFFFFFFF)
 
 
-def line(summary: ChatSummary) -> tuple[Any, ...]:
+def make_summary_columns(summary: ChatSummary) -> tuple[Any, ...]:
     s = summary
     labels = [label.replace("\0", "") for label in s.labels]
     basics = (s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms)
@@ -74,31 +74,31 @@ FROM (SELECT treadle_settled() AS settled) AS s"""
 HEADS = "SELECT id, head FROM chats WHERE id = ANY ($1::text[])"
 
 
-def listing_query(chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor | None) -> tuple[str, list[Any]]:
+def build_listing_query(chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor | None) -> tuple[str, list[Any]]:
     """The query, and its values after $1. Only what is asked for is a condition."""
     values: list[Any] = []
 
-    def value(parameter: object) -> str:
+    def add_value(parameter: object) -> str:
         values.append(parameter)
         return f"${len(values) + 1}"
 
     conditions = ["true"]
     for column in ("owner", "archived", "status"):
         if (wanted := getattr(chat_filter, column)) is not None:
-            conditions.append(f"{column} = {value(wanted)}")
+            conditions.append(f"{column} = {add_value(wanted)}")
     if chat_filter.label is not None:
-        conditions.append(f"{value(chat_filter.label.replace(chr(0), ''))} = ANY (labels)")
+        conditions.append(f"{add_value(chat_filter.label.replace(chr(0), ''))} = ANY (labels)")
     if chat_filter.query:
-        alternatives = [f"position({value(packing.fold_case(chat_filter.query))} IN title) > 0"]
+        alternatives = [f"position({add_value(packing.fold_case(chat_filter.query))} IN title) > 0"]
         # No id has a NUL.
-        begins = [begin.replace("\0", "\ufffd") for begin in packing.beginnings(chat_filter.query)]
-        alternatives += [f"starts_with(id, {value(begin)})" for begin in begins]
+        begins = [begin.replace("\0", "\ufffd") for begin in packing.list_id_beginnings(chat_filter.query)]
+        alternatives += [f"starts_with(id, {add_value(begin)})" for begin in begins]
         conditions.append(f"({' OR '.join(alternatives)})")
     if cursor is not None:
         updated_ms, chat = cursor
-        conditions.append(f"(updated_ms, id) < ({value(updated_ms)}, {value(chat)})")
+        conditions.append(f"(updated_ms, id) < ({add_value(updated_ms)}, {add_value(chat)})")
     query = f"SELECT {LISTED} FROM chats WHERE {' AND '.join(conditions)} ORDER BY updated_ms DESC, id DESC"
-    return f"{query} LIMIT {value(limit or None)}", values
+    return f"{query} LIMIT {add_value(limit or None)}", values
 
 
 CREATE = "SELECT treadle_create($1, $2::treadle_packed[], $3, $4, $5, $6, $7, $8)"
@@ -114,14 +114,14 @@ RECALL = "SELECT owner, key, request, status, body, time_ms FROM treadle_recall(
 CLAIMED = "SELECT outcome, chat, epoch, head FROM treadle_claimed($1, $2)"
 
 
-def answering(answer: port.Remembered | None) -> tuple[object, int, int]:
+def make_answer_columns(answer: port.Remembered | None) -> tuple[object, int, int]:
     """An answer as the type `treadle_answer`, and which old ones go."""
     if answer is None:
         return None, 0, port.ANSWERS_SWEPT
-    return msgspec.structs.astuple(answer), answer.expired_ms(), port.ANSWERS_SWEPT
+    return msgspec.structs.astuple(answer), answer.compute_expiry_ms(), port.ANSWERS_SWEPT
 
 
-def lease_columns(leases: Sequence[port.Lease]) -> tuple[list[str], list[int], list[str]]:
+def make_lease_columns(leases: Sequence[port.Lease]) -> tuple[list[str], list[int], list[str]]:
     return [lease.chat for lease in leases], [lease.epoch for lease in leases], [lease.worker for lease in leases]
 
 

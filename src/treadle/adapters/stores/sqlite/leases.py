@@ -48,23 +48,23 @@ class Leases:
         with contextlib.suppress(OSError):
             self.boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:13]
 
-    def _now_ms(self) -> int:
+    def _get_time_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def until_ms(self) -> int:
-        return self._now_ms() + self._lease_ms
+    def compute_end_ms(self) -> int:
+        return self._get_time_ms() + self._lease_ms
 
-    def live(self, worker: str, until_ms: int, boot: str) -> bool:
+    def is_live(self, worker: str, until_ms: int, boot: str) -> bool:
         """True if the lease still has a holder. The holder recorded its end; a lease of another boot is over."""
         if not worker or boot != self.boot:
             return False
-        return until_ms > self._now_ms() and is_alive(self._path(worker))
+        return until_ms > self._get_time_ms() and is_alive(self._make_lock_path(worker))
 
     def hold(self, worker: str) -> None:
         """Make it known that this worker lives; before its first claim."""
         if worker in self._held:
             return
-        path = self._path(worker)
+        path = self._make_lock_path(worker)
         if not self._held:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for lock in self._folder.glob("*.lock"):
@@ -95,7 +95,7 @@ class Leases:
                     path.unlink(missing_ok=True)
                     os.close(descriptor)
 
-    def _path(self, worker: str) -> Path:
+    def _make_lock_path(self, worker: str) -> Path:
         name = worker if _PLAIN.fullmatch(worker) else sha256(worker.encode()).hexdigest()
         return self._folder / f"{name}.lock"
 

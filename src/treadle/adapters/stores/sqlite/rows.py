@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from treadle.adapters.stores.packing import BLOB, Packed, check_sum, compress, decompress, fold_case
-from treadle.base.file_system import faultpoint, replace_file, sync_folder
-from treadle.base.types import ChatId, new_id
+from treadle.base.file_system import reach_faultpoint, replace_file, sync_folder
+from treadle.base.types import ChatId, make_id
 from treadle.errors import Damaged, NotFound
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
@@ -24,12 +24,12 @@ class BlobFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def path(self, digest: str) -> Path:
+    def get_path(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest
 
     def put(self, data: bytes) -> str:
         digest = sha256(data).hexdigest()
-        path = self.path(digest)
+        path = self.get_path(digest)
         # A file that is there but is not these bytes was damaged; it is written anew.
         if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class BlobFiles:
     def put_parts(self, parts: Iterable[bytes]) -> str:
         """Bounded memory: the bytes are on disk before their hash is known."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self.folder / new_id(".new")
+        temporary = self.folder / make_id(".new")
         hashed = sha256()
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -49,9 +49,9 @@ class BlobFiles:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            path = self.path(hashed.hexdigest())
+            path = self.get_path(hashed.hexdigest())
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            faultpoint("store.blob_before_rename")
+            reach_faultpoint("store.blob_before_rename")
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -63,7 +63,7 @@ class BlobFiles:
         if len(digest) != 64 or not digest.isalnum():
             raise NotFound(f"{digest!r} is no blob's hash")
         try:
-            data = self.path(digest).read_bytes()
+            data = self.get_path(digest).read_bytes()
         except FileNotFoundError:
             raise NotFound(f"there is no blob {digest}") from None
         if sha256(data).hexdigest() != digest:
@@ -73,7 +73,7 @@ class BlobFiles:
     def _sync_folders(self, path: Path) -> None:
         sync_folder(str(path.parent))
         sync_folder(str(path.parent.parent))
-        faultpoint("store.blob_written")
+        reach_faultpoint("store.blob_written")
 
 
 BLOB_OVER = 64 * 1024
@@ -101,7 +101,7 @@ def restore(packed: Packed, blobs: BlobFiles) -> bytes:
         raise Damaged(str(error)) from error
 
 
-def row_of(connection: sqlite3.Connection, query: str, chat: ChatId) -> tuple[Any, ...]:
+def read_row(connection: sqlite3.Connection, query: str, chat: ChatId) -> tuple[Any, ...]:
     """The one row that a query finds by the id of a chat. NotFound if there is no such chat."""
     row: tuple[Any, ...] | None = connection.execute(query, (chat,)).fetchone()
     if row is None:
@@ -115,14 +115,14 @@ class Types:
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
-    def number(self, name: str) -> int:
+    def ensure_number(self, name: str) -> int:
         if (number := self._numbers.get(name)) is None:
             self._connection.execute("INSERT OR IGNORE INTO types (name) VALUES (?)", (name,))
             self._load()
             number = self._numbers[name]
         return number
 
-    def name(self, number: int) -> str:
+    def get_name(self, number: int) -> str:
         if number not in self._names:
             self._load()
         return self._names.get(number, f"type.{number}")
@@ -138,7 +138,7 @@ class Types:
             self._names[number] = name
 
 
-def chat_columns(head: int, summary: ChatSummary) -> tuple[Any, ...]:
+def make_chat_columns(head: int, summary: ChatSummary) -> tuple[Any, ...]:
     s = summary
     labels = _encode(s.labels).decode() if s.labels else ""
     # Numbers, not bools: sqlite3 would first look for an adapter for each.

@@ -18,7 +18,7 @@ from treadle.adapters.stores.inspection import ChatInspection, StoredChatRow, ma
 from treadle.adapters.stores.packing import STRAY, Packed, Problem
 from treadle.adapters.stores.sqlite import schema
 from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, pack, restore
-from treadle.adapters.stores.sqlite.schema import BROKEN, connect, primary_code
+from treadle.adapters.stores.sqlite.schema import BROKEN, connect, get_primary_code
 from treadle.adapters.stores.sqlite.tables import COLUMNS, PLACES
 from treadle.base.types import ChatId
 from treadle.protocol.events import RECORDED
@@ -56,13 +56,13 @@ class Salvaged(msgspec.Struct, frozen=True):
     """Chats of which only records were found: their names are known only if an index has them."""
 
 
-def salvaged_path(path: Path) -> Path:
+def make_salvaged_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged")
 
 
 def salvage(path: Path) -> Salvaged:
     """Make a database of all that can be read of the one at `path`. OSError or sqlite3.Error."""
-    target = salvaged_path(path)
+    target = make_salvaged_path(path)
     new = target.with_name(target.name + ".new")
     _remove(new)
     try:
@@ -71,7 +71,7 @@ def salvage(path: Path) -> Salvaged:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             gathered = _Gathering(connection)
-            for row in Pages(path).rows():
+            for row in Pages(path).iterate_rows():
                 gathered.take(row)
             nameless = gathered.finish()
             connection.execute("COMMIT")
@@ -193,16 +193,16 @@ class Pages:
         self._size = size if sound else _PAGE_SIZE
         self._newer = _read_committed_pages(path.with_name(path.name + "-wal"), self._size)
 
-    def rows(self) -> Iterator[Row]:
+    def iterate_rows(self) -> Iterator[Row]:
         for number in range(1, max([len(self._data) // self._size, *self._newer]) + 1):
-            yield from self._leaf(number)
+            yield from self._iterate_leaf_rows(number)
 
-    def _page(self, number: int) -> bytes:
+    def _get_page(self, number: int) -> bytes:
         start = (number - 1) * self._size
         return self._newer.get(number) or self._data[start : start + self._size]
 
-    def _leaf(self, number: int) -> Iterator[Row]:
-        page, start = self._page(number), _HEADER if number == 1 else 0
+    def _iterate_leaf_rows(self, number: int) -> Iterator[Row]:
+        page, start = self._get_page(number), _HEADER if number == 1 else 0
         if len(page) < self._size or page[start] not in (_TABLE_LEAF, _INDEX_LEAF):
             return
         count = int.from_bytes(page[start + 3 : start + 5], "big")
@@ -210,33 +210,33 @@ class Pages:
             return
         for place in struct.unpack_from(f">{count}H", page, start + 8):
             try:
-                yield self._cell(page, place, page[start] == _TABLE_LEAF)
+                yield self._decode_cell(page, place, page[start] == _TABLE_LEAF)
             except (_Odd, IndexError, ValueError):
                 continue
 
-    def _cell(self, page: bytes, place: int, table: bool) -> Row:
-        length, place = _varint(page, place)
+    def _decode_cell(self, page: bytes, place: int, table: bool) -> Row:
+        length, place = _decode_varint(page, place)
         rowid = None
         if table:
-            rowid, place = _varint(page, place)
+            rowid, place = _decode_varint(page, place)
             rowid = rowid - (1 << 64) if rowid >= 1 << 63 else rowid
-        return Row(rowid, _record(self._payload(page, place, length, table)))
+        return Row(rowid, _decode_record(self._read_payload(page, place, length, table)))
 
-    def _payload(self, page: bytes, place: int, length: int, table: bool) -> bytes:
+    def _read_payload(self, page: bytes, place: int, length: int, table: bool) -> bytes:
         """The bytes of a row; those for which the page has no room lie in a chain of others."""
         usable = self._size  # Treadle reserves nothing at the end of a page
         most = usable - 35 if table else (usable - 12) * 64 // 255 - 23
         if length <= most:
-            return _part(page, place, length)
+            return _get_part(page, place, length)
         least = (usable - 12) * 32 // 255 - 23
         local = least + (length - least) % (usable - 4)
         local = local if local <= most else least
-        payload = bytearray(_part(page, place, local))
-        following = int.from_bytes(_part(page, place + local, 4), "big")
+        payload = bytearray(_get_part(page, place, local))
+        following = int.from_bytes(_get_part(page, place + local, 4), "big")
         if length > len(self._data) + len(self._newer) * self._size:
             raise _Odd
         while len(payload) < length:
-            more = self._page(following) if following else b""
+            more = self._get_page(following) if following else b""
             if len(more) < self._size:
                 raise _Odd
             payload += more[4 : min(usable, 4 + length - len(payload))]
@@ -253,12 +253,12 @@ def _read_committed_pages(wal: Path, size: int) -> dict[int, bytes]:
     if len(data) < _WAL_HEADER or int.from_bytes(data[8:12], "big") != size:
         return {}
     order = ">" if int.from_bytes(data[:4], "big") & 1 else "<"
-    sums = _checksum(data[:24], (0, 0), order)
+    sums = _compute_checksum(data[:24], (0, 0), order)
     committed_pages: dict[int, bytes] = {}
     open_: dict[int, bytes] = {}
     for at in range(_WAL_HEADER, len(data) - _FRAME_HEADER - size + 1, _FRAME_HEADER + size):
         head, page = data[at : at + _FRAME_HEADER], data[at + _FRAME_HEADER : at + _FRAME_HEADER + size]
-        sums = _checksum(page, _checksum(head[:8], sums, order), order)
+        sums = _compute_checksum(page, _compute_checksum(head[:8], sums, order), order)
         if head[8:16] != data[16:24] or struct.unpack(">II", head[16:24]) != sums:
             break
         open_[int.from_bytes(head[:4], "big")] = page
@@ -268,7 +268,7 @@ def _read_committed_pages(wal: Path, size: int) -> dict[int, bytes]:
     return committed_pages
 
 
-def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
+def _compute_checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
     first, second = sums
     numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
     for one, next_number in zip(numbers[::2], numbers[1::2], strict=True):
@@ -277,13 +277,13 @@ def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]
     return first, second
 
 
-def _part(data: bytes, place: int, length: int) -> bytes:
+def _get_part(data: bytes, place: int, length: int) -> bytes:
     if place < 0 or length < 0 or place + length > len(data):
         raise _Odd
     return data[place : place + length]
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _decode_varint(data: bytes, place: int) -> tuple[int, int]:
     number = 0
     for _ in range(8):
         byte = data[place]
@@ -294,32 +294,32 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     return number << 8 | data[place], place + 1
 
 
-def _record(payload: bytes) -> tuple[Value, ...]:
-    header, place = _varint(payload, 0)
+def _decode_record(payload: bytes) -> tuple[Value, ...]:
+    header, place = _decode_varint(payload, 0)
     if header > len(payload):
         raise _Odd
     at, values = header, list[Value]()
     while place < header:
-        kind, place = _varint(payload, place)
-        value, at = _value(payload, kind, at)
+        kind, place = _decode_varint(payload, place)
+        value, at = _decode_value(payload, kind, at)
         values.append(value)
     return tuple(values)
 
 
-def _value(payload: bytes, kind: int, at: int) -> tuple[Value, int]:
+def _decode_value(payload: bytes, kind: int, at: int) -> tuple[Value, int]:
     if kind == 0:
         return None, at
     if kind in _INTEGERS:
         length = _INTEGERS[kind]
-        return int.from_bytes(_part(payload, at, length), "big", signed=True), at + length
+        return int.from_bytes(_get_part(payload, at, length), "big", signed=True), at + length
     if kind == 7:
-        return struct.unpack(">d", _part(payload, at, 8))[0], at + 8
+        return struct.unpack(">d", _get_part(payload, at, 8))[0], at + 8
     if kind in (8, 9):
         return kind - 8, at
     if kind < 12:
         raise _Odd
     length = (kind - 12) // 2
-    data = _part(payload, at, length)
+    data = _get_part(payload, at, length)
     return (data.decode() if kind % 2 else data), at + length
 
 
@@ -330,25 +330,25 @@ _ORPHANS = f"""SELECT chat_no, count(*) FROM (SELECT place / {PLACES} AS chat_no
 WHERE chat_no NOT IN (SELECT no FROM chats) GROUP BY chat_no"""
 
 
-def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
+def check_database(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
     blobs = BlobFiles(path.with_name("blobs"))
     try:
         with closing(connect(path, busy_s=busy_s)) as connection:
-            problems = _damaged_pages(connection) or list(_problems(connection, blobs, repair))
+            problems = _find_damaged_pages(connection) or list(_iterate_problems(connection, blobs, repair))
     except sqlite3.DatabaseError as error:
-        if primary_code(error) not in BROKEN:
+        if get_primary_code(error) not in BROKEN:
             raise
         problems = [Problem("database", str(error))]
-    return problems + list(_damaged_files(blobs))
+    return problems + list(_iterate_damaged_files(blobs))
 
 
-def _damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
+def _find_damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
     messages = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
     more = [f"and {len(messages) - _SHOWN:,} more of this kind"] if len(messages) > _SHOWN else []
     return [Problem("database", " ".join(text.split())) for text in [*messages[:_SHOWN], *more]]
 
 
-def _problems(connection: sqlite3.Connection, blobs: BlobFiles, repair: bool) -> Iterator[Problem]:
+def _iterate_problems(connection: sqlite3.Connection, blobs: BlobFiles, repair: bool) -> Iterator[Problem]:
     types = Types(connection)
     for number, chat in connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
         problems = _inspect(connection, blobs, types, number, str(chat), repair=False)
@@ -371,8 +371,10 @@ def _inspect(
         if row is not None:  # else it was removed meanwhile
             query = f"SELECT {COLUMNS} FROM events WHERE place >= ? AND place < ? ORDER BY place"
             for place, time_ms, kind, *columns in connection.execute(query, (base, base + PLACES)):
-                inspection.add_record(Packed(place - base, time_ms, types.name(kind), *columns))
-            inspection.report_missing_blobs({digest for _, digest in inspection.blobs if blobs.path(digest).is_file()})
+                inspection.add_record(Packed(place - base, time_ms, types.get_name(kind), *columns))
+            inspection.report_missing_blobs(
+                {digest for _, digest in inspection.blobs if blobs.get_path(digest).is_file()}
+            )
             inspection.compare_row(StoredChatRow(*row))
             if repair:
                 _write_repair(connection, blobs, types, number, inspection)
@@ -393,7 +395,7 @@ def _write_repair(
         seq, time_ms, kind, *columns = pack(make_lost_record(packed, reason), blobs)
         connection.execute(
             f"INSERT OR REPLACE INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (base + seq, time_ms, types.number(kind), *columns),
+            (base + seq, time_ms, types.ensure_number(kind), *columns),
         )
     for seq in inspection.stray:
         connection.execute(quarantine, (STRAY, base + seq))
@@ -402,7 +404,7 @@ def _write_repair(
         connection.execute("UPDATE chats SET head = ?, summary = ? WHERE no = ?", (*inspection.correction, number))
 
 
-def _damaged_files(blobs: BlobFiles) -> Iterator[Problem]:
+def _iterate_damaged_files(blobs: BlobFiles) -> Iterator[Problem]:
     for file in sorted(blobs.folder.glob("??/*")):
         if len(file.name) == 64:
             try:

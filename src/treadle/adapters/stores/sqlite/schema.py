@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from treadle.adapters.stores import number_migrations
 from treadle.adapters.stores.packing import fold_case
-from treadle.base.file_system import faultpoint
-from treadle.base.process_folders import process_folder_prefix
+from treadle.base.file_system import reach_faultpoint
+from treadle.base.process_folders import make_folder_prefix
 from treadle.errors import Damaged, InvalidInput, NewerSchema, StoreBusy, StoreError
 
 _SENTENCES = {
@@ -36,11 +36,11 @@ REOPEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
-def primary_code(error: BaseException) -> int:
+def get_primary_code(error: BaseException) -> int:
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def read_only(path: Path) -> StoreError:
+def make_read_only_error(path: Path) -> StoreError:
     return StoreError(
         f"the database {path} is read-only, or its folder is; nothing was changed, allow writing and try again "
         "(chats, show, export, diff and pending work all the same)"
@@ -58,7 +58,7 @@ def translate_error(error: BaseException, path: Path) -> BaseException:
         failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif not isinstance(error, sqlite3.Error):
         return error
-    elif (code := primary_code(error)) in BROKEN:
+    elif (code := get_primary_code(error)) in BROKEN:
         failure = Damaged(f"the database {path} is damaged ({error}); run `treadle fsck`, or restore a backup")
     else:
         sentence = _SENTENCES.get(code, "the database {path} refused: {error}")
@@ -92,18 +92,18 @@ def prepare(path: Path, *, busy_s: float, migrations: Path = MIGRATIONS) -> None
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     steps = number_migrations(migrations)
     with closing(connect(path, busy_s=busy_s)) as connection:
-        if not _up_to_date(connection, path, steps):
+        if not _is_up_to_date(connection, path, steps):
             _use_wal(connection, busy_s)
             connection.execute(f"PRAGMA busy_timeout = {int(MIGRATION_BUSY_S * 1000)}")
             _migrate(connection, path, steps)
 
 
-def backup_path(path: Path, version: int) -> Path:
+def make_backup_path(path: Path, version: int) -> Path:
     return path.with_name(f"{path.name}.v{version}.backup")
 
 
-def _up_to_date(connection: sqlite3.Connection, path: Path, steps: dict[int, Path]) -> bool:
-    if (version := version_of(connection)) > len(steps):
+def _is_up_to_date(connection: sqlite3.Connection, path: Path, steps: dict[int, Path]) -> bool:
+    if (version := read_version(connection)) > len(steps):
         raise NewerSchema(
             f"{path} was written by a newer Treadle (its schema is {version}, this one knows {len(steps)}); "
             "upgrade Treadle, or use another database"
@@ -116,25 +116,25 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: dict[int, Path])
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _up_to_date(connection, path, steps):
-            if version := version_of(connection):
-                _back_up(path, backup_path(path, version))
+        if not _is_up_to_date(connection, path, steps):
+            if version := read_version(connection):
+                _back_up(path, make_backup_path(path, version))
             elif connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise StoreError(f"{path} is a database, but not Treadle's; choose another path")
             for number in range(version + 1, len(steps) + 1):
-                for statement in statements(steps[number].read_text(encoding="utf-8")):
+                for statement in split_statements(steps[number].read_text(encoding="utf-8")):
                     connection.execute(statement)
-                faultpoint("store.migrating")
+                reach_faultpoint("store.migrating")
             connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    faultpoint("store.migrated")
+    reach_faultpoint("store.migrated")
 
 
-def statements(script: str) -> Iterator[str]:
+def split_statements(script: str) -> Iterator[str]:
     """The statements of a script, one by one: `executescript` would end the transaction that they belong to."""
     pending = ""
     for line in script.splitlines(keepends=True):
@@ -159,7 +159,7 @@ def _back_up(path: Path, target: Path) -> None:
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     temporary.replace(target)
-    faultpoint("store.backed_up")
+    reach_faultpoint("store.backed_up")
 
 
 def _use_wal(connection: sqlite3.Connection, busy_s: float) -> None:
@@ -170,16 +170,16 @@ def _use_wal(connection: sqlite3.Connection, busy_s: float) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if get_primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def may_write(path: Path) -> bool:
+def can_write(path: Path) -> bool:
     """True if a database can be made, or changed, at this path."""
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
@@ -200,10 +200,10 @@ class Database:
                     self._prepared = True
             return connect(self.path, busy_s=self._busy_s)
         except (sqlite3.OperationalError, OSError) as error:
-            if may_write(self.path):
+            if can_write(self.path):
                 raise
             if writes:
-                raise read_only(self.path) from error
+                raise make_read_only_error(self.path) from error
         with self._guard:
             self._copied = self._copied or ReadOnly(self.path, self._busy_s, self._migrations)
             return self._copied.connect()
@@ -232,10 +232,10 @@ class ReadOnly:
             if not (self._log.exists() and self._log.stat().st_size):
                 name = f"file:{quote(str(self._path.absolute()))}?immutable=1"
                 connection = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
-                if version_of(connection) == len(number_migrations(self._migrations)):
+                if read_version(connection) == len(number_migrations(self._migrations)):
                     return connection
                 connection.close()
-            folder = tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
+            folder = tempfile.TemporaryDirectory(prefix=make_folder_prefix(), ignore_cleanup_errors=True)
             for file in (self._path, self._log):
                 if file.exists():
                     shutil.copyfile(file, Path(folder.name, file.name))

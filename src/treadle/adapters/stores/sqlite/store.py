@@ -52,7 +52,7 @@ class SqliteStore:
         self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases, self._blobs))
         self._reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
         self._files = FileThread(path, self._blobs)
-        self._watch = Watch(lambda chats: self._read(lambda tables: tables.news(chats)))
+        self._watch = Watch(lambda chats: self._read(lambda tables: tables.read_news(chats)))
         self._catching_up: CatchingUp | None = None
         self._granted: set[port.Lease] = set()
         self._closed = False
@@ -63,7 +63,7 @@ class SqliteStore:
         packed: list[Packed] = []
         prepare = lambda: packed.extend([pack(record, self._blobs) for record in records])  # noqa: E731
         await self._write(lambda tables: tables.create(summary, packed, answer), prepare=prepare, durable=True)
-        self._watch.look()
+        self._watch.poll_soon()
 
     async def append(self, commit: port.Commit) -> None:
         packed: list[Packed] = []
@@ -78,13 +78,13 @@ class SqliteStore:
             self._granted.discard(commit.lease)
         if commit.records:
             self._watch.tell(commit.chat, commit.records[-1].seq)
-        self._watch.look()
+        self._watch.poll_soon()
 
     async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
         await self._write(lambda tables: tables.delete(chats, owner), durable=True)
         for chat in chats:
             self._watch.tell(chat, DELETED)
-        self._watch.look()
+        self._watch.poll_soon()
 
     async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
         return await self._read(lambda tables: tables.read(chat, after_seq, limit))
@@ -92,14 +92,14 @@ class SqliteStore:
     async def read_types(self, chat: ChatId, types: Iterable[str], after_seq: int = 0, limit: int = 0) -> list[Record]:
         return await self._read(lambda tables: tables.read_types(chat, types, after_seq, limit))
 
-    async def head(self, chat: ChatId) -> int:
-        return await self._read(lambda tables: tables.head(chat))
+    async def read_head(self, chat: ChatId) -> int:
+        return await self._read(lambda tables: tables.read_head(chat))
 
     async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
-        return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.head(chat))
+        return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.read_head(chat))
 
     async def wait_any(self, after_change: int, timeout_s: float) -> int:
-        return await self._watch.wait(ANY, after_change, timeout_s, lambda: self._read(ReadTables.last_change))
+        return await self._watch.wait(ANY, after_change, timeout_s, lambda: self._read(ReadTables.read_last_change))
 
     async def get(self, chat: ChatId) -> port.Listed:
         return await self._read(lambda tables: tables.get_chat(chat))
@@ -109,10 +109,10 @@ class SqliteStore:
     ) -> list[port.Listed]:
         return await self._read(lambda tables: tables.list_chats(chat_filter, limit, cursor))
 
-    async def changes(
+    async def list_changes(
         self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
     ) -> Sequence[port.Listed]:
-        return await self._read(lambda tables: tables.changes(owner, after_change, limit))
+        return await self._read(lambda tables: tables.list_changes(owner, after_change, limit))
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         from treadle.adapters.stores.text_index import CatchingUp
@@ -122,10 +122,10 @@ class SqliteStore:
                 lambda: self._read(lambda tables: tables.open_text_index().list_unindexed()), self._take_in
             )
         await self._catching_up.wait()
-        return await self._read(lambda tables: tables.open_text_index().chats(words))
+        return await self._read(lambda tables: tables.open_text_index().find_chats(words))
 
     async def _take_in(self, chats: Sequence[UnindexedRange]) -> None:
-        parts = await self._read(lambda tables: tables.open_text_index().parts(chats))
+        parts = await self._read(lambda tables: tables.open_text_index().read_parts(chats))
         await self._write(lambda tables: tables.open_text_index().keep(parts))
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> port.Lease | None:
@@ -178,13 +178,13 @@ class SqliteStore:
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
         from treadle.adapters.stores.packing import Problem
-        from treadle.adapters.stores.sqlite.salvage import check
+        from treadle.adapters.stores.sqlite.salvage import check_database
 
         try:
-            await self._read(ReadTables.data_version)  # the file exists and is up to date from here on
+            await self._read(ReadTables.read_data_version)  # the file exists and is up to date from here on
         except Damaged as error:
             return [Problem("database", str(error.__cause__ or error))]
-        return await self._submit(self._files, lambda _: check(self.path, repair=repair))
+        return await self._submit(self._files, lambda _: check_database(self.path, repair=repair))
 
     async def close(self) -> None:
         if self._closed:

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from treadle.adapters.stores import packing
 from treadle.adapters.stores.packing import Packed, fold_case
 from treadle.adapters.stores.sqlite.leases import Leases
-from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, chat_columns, restore, row_of
+from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, make_chat_columns, read_row, restore
 from treadle.adapters.stores.watch import ANY, DELETED
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
@@ -89,70 +89,70 @@ class ReadTables:
         self._seen_version = -1
 
     def read(self, chat: ChatId, after_seq: int, limit: int) -> list[Record]:
-        number, head = row_of(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
+        number, head = read_row(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
         base, after_seq = number * PLACES, min(max(0, after_seq), PLACES)
         rows = self._connection.execute(_READ, (base + after_seq, base + PLACES, limit or -1)).fetchall()
-        return packing.gapless([self._unpack(base, row) for row in rows], chat, after_seq, head, limit)
+        return packing.fill_gaps([self._unpack(base, row) for row in rows], chat, after_seq, head, limit)
 
     def read_types(self, chat: ChatId, types: Iterable[str], after_seq: int, limit: int) -> list[Record]:
-        (number,) = row_of(self._connection, _NUMBER, chat)
-        records = self.of_types(sorted(types), number, min(max(0, after_seq), PLACES - 1), PLACES - 1)
+        (number,) = read_row(self._connection, _NUMBER, chat)
+        records = self.iterate_records(sorted(types), number, min(max(0, after_seq), PLACES - 1), PLACES - 1)
         return list(islice(records, limit or None))
 
-    def of_types(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
+    def iterate_records(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
         base = number * PLACES
         query = _OF_TYPES.format(", ".join("?" * len(types)))
         for row in self._connection.execute(query, (base + after_seq, base + upto, *types)):
             yield self._unpack(base, row)
 
     def _unpack(self, base: int, row: Sequence[Any]) -> Record:
-        packed = Packed(row[0] - base, row[1], self.types.name(row[2]), *row[3:])
+        packed = Packed(row[0] - base, row[1], self.types.get_name(row[2]), *row[3:])
         return packing.unpack(packed, lambda packed: restore(packed, self._blobs))
 
     def open_text_index(self) -> "TextIndex":
         from treadle.adapters.stores.sqlite.text_index import TextIndex
 
-        return TextIndex(self._connection, self.of_types)
+        return TextIndex(self._connection, self.iterate_records)
 
-    def head(self, chat: ChatId) -> int:
-        return int(row_of(self._connection, "SELECT head FROM chats WHERE id = ?", chat)[0])
+    def read_head(self, chat: ChatId) -> int:
+        return int(read_row(self._connection, "SELECT head FROM chats WHERE id = ?", chat)[0])
 
-    def news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
+    def read_news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
         """The heads of these chats, if any other connection has committed since this was last asked."""
-        if (version := self.data_version()) == self._seen_version:
+        if (version := self.read_data_version()) == self._seen_version:
             return {}
         self._seen_version = version
         places = ", ".join("?" * len(chats))
         rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
         heads = {chat: DELETED for chat in chats if chat != ANY} | dict(rows.fetchall())
-        return heads | {ANY: self.last_change()} if ANY in chats else heads
+        return heads | {ANY: self.read_last_change()} if ANY in chats else heads
 
-    def data_version(self) -> int:
+    def read_data_version(self) -> int:
         """Changes when any other connection, of this process or another, has committed."""
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def last_change(self) -> int:
+    def read_last_change(self) -> int:
         return int(self._connection.execute(f"SELECT {_LAST_CHANGE}").fetchone()[0])
 
     def get_chat(self, chat: ChatId) -> port.Listed:
-        return self._decode_listed(row_of(self._connection, f"{_LISTED} WHERE id = ?", chat))
+        return self._decode_listed(read_row(self._connection, f"{_LISTED} WHERE id = ?", chat))
 
     def list_chats(self, chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor | None) -> list[port.Listed]:
-        conditions, values = _conditions(chat_filter, cursor)
+        conditions, values = _build_conditions(chat_filter, cursor)
         query = f"{_LISTED} WHERE {conditions} ORDER BY updated_ms DESC, id DESC LIMIT ?"
         return [self._decode_listed(row) for row in self._connection.execute(query, [*values, limit or -1])]
 
-    def changes(self, owner: str | None, after_change: int, limit: int) -> list[port.Listed]:
-        conditions, values = _conditions(port.ChatFilter(owner), None)
+    def list_changes(self, owner: str | None, after_change: int, limit: int) -> list[port.Listed]:
+        conditions, values = _build_conditions(port.ChatFilter(owner), None)
         rows = self._connection.execute(_CHANGES.format(conditions), [*values, after_change] * 2 + [limit or -1])
         return [self._decode_listed(row) for row in rows]
 
     def _decode_listed(self, row: tuple[Any, ...]) -> port.Listed:
         chat, summary, worker, until_ms, boot, change = row
-        return port.Listed(packing.decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change)
+        return port.Listed(packing.decode_summary(chat, summary), self._leases.is_live(worker, until_ms, boot), change)
 
     def load_snapshot(self, chat: ChatId) -> port.Snapshot | None:
-        number = row_of(self._connection, _NUMBER, chat)[0]
+        number = read_row(self._connection, _NUMBER, chat)[0]
         row = self._connection.execute("SELECT seq, body FROM snapshots WHERE chat_no = ?", (number,)).fetchone()
         try:
             return port.Snapshot(row[0], zlib.decompress(row[1])) if row else None
@@ -174,7 +174,7 @@ class ReadTables:
 class WriteTables(ReadTables):
     def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
         super().__init__(connection, leases, blobs)
-        connection.create_function("lease_live", 3, leases.live)
+        connection.create_function("lease_live", 3, leases.is_live)
 
     def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: port.Remembered | None = None) -> None:
         self._check_new(answer)
@@ -184,14 +184,16 @@ class WriteTables(ReadTables):
         # Leases of a deleted chat of this id must not fit the new one.
         deleted = self._connection.execute("SELECT epoch FROM deleted_chats WHERE id = ?", (summary.chat,)).fetchone()
         epoch = max([int(deleted[0]) if deleted is not None else 0, *(record.epoch for record in packed)])
-        number = self._connection.execute(_CREATE, (*chat_columns(len(packed), summary), summary.chat, epoch)).lastrowid
+        number = self._connection.execute(
+            _CREATE, (*make_chat_columns(len(packed), summary), summary.chat, epoch)
+        ).lastrowid
         assert number is not None
         self._insert(number, packed)
         self._connection.execute("DELETE FROM deleted_chats WHERE id = ?", (summary.chat,))
         self._keep_answer(answer)
 
     def delete(self, chats: Sequence[ChatId], owner: str | None) -> None:
-        present = [row for chat in chats if (row := self._deletable(chat, owner)) is not None]
+        present = [row for chat in chats if (row := self._find_deletable(chat, owner)) is not None]
         self._connection.execute("PRAGMA secure_delete = ON")  # a salvaged file must not bring the chat back
         try:
             for number, chat, chat_owner, epoch in present:
@@ -208,7 +210,7 @@ class WriteTables(ReadTables):
         finally:
             self._connection.execute("PRAGMA secure_delete = OFF")
 
-    def _deletable(self, chat: ChatId, owner: str | None) -> tuple[int, ChatId, str, int] | None:
+    def _find_deletable(self, chat: ChatId, owner: str | None) -> tuple[int, ChatId, str, int] | None:
         """Number, id, owner and epoch; None if the chat was deleted before. NotFound or ChatBusy: see `Store`."""
         columns = "SELECT no, owner, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
         if (row := self._connection.execute(columns, (chat,)).fetchone()) is None:
@@ -219,15 +221,15 @@ class WriteTables(ReadTables):
         number, chat_owner, epoch, worker, until_ms, boot = row
         if owner not in (None, chat_owner):
             raise NotFound(f"there is no chat {chat}")
-        if self._leases.live(worker, until_ms, boot):
+        if self._leases.is_live(worker, until_ms, boot):
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
         return number, chat, chat_owner, epoch
 
     def append(self, commit: port.Commit, packed: Sequence[Packed]) -> port.Lease | None:
         chat, lease, take = commit.chat, commit.lease, commit.take
         self._check_new(commit.answer)
-        number, head, epoch, worker, until_ms, boot = row_of(self._connection, _FENCE, chat)
-        if take is not None and (take.epoch != epoch + 1 or self._leases.live(worker, until_ms, boot)):
+        number, head, epoch, worker, until_ms, boot = read_row(self._connection, _FENCE, chat)
+        if take is not None and (take.epoch != epoch + 1 or self._leases.is_live(worker, until_ms, boot)):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and lease.epoch == epoch and lease.worker == worker):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
@@ -235,13 +237,18 @@ class WriteTables(ReadTables):
             base = number * PLACES
             last_place = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
             if last_place is not None and last_place - base > head:
-                raise packing.contradiction(chat, head, last_place - base)
+                raise packing.make_contradiction(chat, head, last_place - base)
             raise HeadMoved(f"chat {chat} is at {head}, not at {commit.first - 1}; read on and try again")
         packing.check_gapless(packed, head + 1)
         self._insert(number, packed)
-        columns = chat_columns(head + len(packed), commit.summary)
+        columns = make_chat_columns(head + len(packed), commit.summary)
         if take is not None:
-            granted = (take.epoch, "" if commit.release else take.worker, self._leases.until_ms(), self._leases.boot)
+            granted = (
+                take.epoch,
+                "" if commit.release else take.worker,
+                self._leases.compute_end_ms(),
+                self._leases.boot,
+            )
             self._connection.execute(_REPLACE_AND_TAKE, (*columns, *granted, number))
         else:
             release = commit.release and lease is not None
@@ -257,10 +264,10 @@ class WriteTables(ReadTables):
                 return None
             number, chat, epoch, head = row
         else:
-            number, head, epoch, holder, until_ms, boot = row_of(self._connection, _FENCE, chat)
-            if self._leases.live(holder, until_ms, boot):
+            number, head, epoch, holder, until_ms, boot = read_row(self._connection, _FENCE, chat)
+            if self._leases.is_live(holder, until_ms, boot):
                 raise ChatBusy(f"chat {chat} is held by the live worker {holder}; wait until it is released")
-        granted = (epoch + 1, worker, self._leases.until_ms(), self._leases.boot)
+        granted = (epoch + 1, worker, self._leases.compute_end_ms(), self._leases.boot)
         self._connection.execute(_CLAIM, (*granted, number))
         return port.Lease(ChatId(chat), epoch + 1, worker, head)
 
@@ -272,7 +279,7 @@ class WriteTables(ReadTables):
         cursor = self._connection.execute(
             "UPDATE chats SET lease_until = ?, boot = ? WHERE worker <> '' "
             f"AND (id, epoch, worker) IN (VALUES {rows}) RETURNING id, epoch, worker",
-            (self._leases.until_ms(), self._leases.boot, *lease_values),
+            (self._leases.compute_end_ms(), self._leases.boot, *lease_values),
         )
         renewed = set(cursor.fetchall())
         return [lease for lease in leases if (lease.chat, lease.epoch, lease.worker) in renewed]
@@ -284,11 +291,11 @@ class WriteTables(ReadTables):
         )
 
     def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:
-        number = row_of(self._connection, _NUMBER, chat)[0]
+        number = read_row(self._connection, _NUMBER, chat)[0]
         self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (number, seq, body))
 
     def _insert(self, number: int, packed: Sequence[Packed]) -> None:
-        base, number_of = number * PLACES, self.types.number
+        base, number_of = number * PLACES, self.types.ensure_number
         self._connection.executemany(_INSERT, [(base + p[0], p[1], number_of(p[2]), *p[3:]) for p in packed])
 
     def remember(self, answer: port.Remembered) -> None:
@@ -298,20 +305,20 @@ class WriteTables(ReadTables):
     def _check_new(self, answer: port.Remembered | None) -> None:
         if answer is not None:
             first = self.recall(answer.owner, answer.key)
-            if first is not None and first.time_ms >= answer.expired_ms():
+            if first is not None and first.time_ms >= answer.compute_expiry_ms():
                 raise first.refuse()
 
     def _keep_answer(self, answer: port.Remembered | None) -> None:
         """Store an answer, after `_check_new`. Expired answers are removed, a few at a time."""
         if answer is not None:
-            self._connection.execute(_SWEEP, (answer.expired_ms(), port.ANSWERS_SWEPT))
+            self._connection.execute(_SWEEP, (answer.compute_expiry_ms(), port.ANSWERS_SWEPT))
             self._connection.execute(_REMEMBER, astuple(answer))
 
     def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
         self._connection.executemany(_PUT_DELTA, [(d.turn, d.number, d.payload, d.chat, d.epoch) for d in deltas])
 
 
-def _conditions(chat_filter: port.ChatFilter, cursor: port.Cursor | None) -> tuple[str, list[Any]]:
+def _build_conditions(chat_filter: port.ChatFilter, cursor: port.Cursor | None) -> tuple[str, list[Any]]:
     """Only what is asked for: a condition that lets everything pass would keep an index from being used."""
     parts: list[tuple[str, tuple[Any, ...]]] = [("1", ())]
     for column in ("owner", "archived", "status"):
@@ -320,7 +327,7 @@ def _conditions(chat_filter: port.ChatFilter, cursor: port.Cursor | None) -> tup
     if chat_filter.label is not None:
         parts.append((_LABELLED, (msgspec.json.encode(chat_filter.label).decode(), chat_filter.label)))
     if chat_filter.query:
-        first, second = packing.beginnings(chat_filter.query)
+        first, second = packing.list_id_beginnings(chat_filter.query)
         condition = "(instr(title, ?) > 0 OR substr(id, 1, ?) = ? OR substr(id, 1, ?) = ?)"
         parts.append((condition, (fold_case(chat_filter.query), len(first), first, len(second), second)))
     if cursor is not None:

@@ -4,7 +4,7 @@ FTS5 does without: then every chat may have the words. Knows no threads."""
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
-from treadle.adapters.stores.text_index import SPOKEN, Part, UnindexedRange, fold_words, parts
+from treadle.adapters.stores.text_index import SPOKEN, Part, UnindexedRange, build_parts, fold_words
 from treadle.base.types import ChatId
 from treadle.errors import StoreError
 from treadle.protocol.wire import Record
@@ -40,8 +40,8 @@ class TextIndex:
     def list_unindexed(self) -> list[UnindexedRange]:
         return [UnindexedRange(*row[:3]) for row in self._query_unindexed()]
 
-    def parts(self, chats: Sequence[UnindexedRange]) -> list[Part]:
-        return [part for chat in chats for part in parts(chat, self._records(SPOKEN, *chat))]
+    def read_parts(self, chats: Sequence[UnindexedRange]) -> list[Part]:
+        return [part for chat in chats for part in build_parts(chat, self._records(SPOKEN, *chat))]
 
     def keep(self, index_parts: Sequence[Part]) -> None:
         """Store parts, in a transaction. Parts that another process has indexed meanwhile are skipped."""
@@ -67,10 +67,10 @@ class TextIndex:
             self._connection.execute("INSERT INTO said (said) VALUES ('delete-all')")
             self._connection.execute("DELETE FROM said_parts")
 
-    def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
+    def find_chats(self, words: Sequence[str]) -> dict[ChatId, int]:
         first_seqs: dict[ChatId, int] = {}
         if self._has_table():
-            grams = _grams(words)
+            grams = _build_gram_query(words)
             query = _CHATS.format(_MATCHING if grams else "true")
             first_seqs.update(self._connection.execute(query, [grams] if grams else []).fetchall())
         for _, after_seq, _, chat in self._query_unindexed():
@@ -84,7 +84,7 @@ class TextIndex:
         return bool(self._connection.execute(_MADE).fetchone()[0])
 
 
-def _grams(words: Sequence[str]) -> str:
+def _build_gram_query(words: Sequence[str]) -> str:
     """The trigrams of the words, all of which are wanted, as a query of FTS5; of a shorter word there is none."""
     grams = [word[at : at + GRAM] for word in fold_words(words) for at in range(min(len(word) - GRAM + 1, MOST_GRAMS))]
     return " ".join('"{}"'.format(gram.replace('"', '""')) for gram in dict.fromkeys(grams))

@@ -21,9 +21,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from treadle.adapters.stores.sqlite.rows import BlobFiles
-from treadle.adapters.stores.sqlite.schema import REOPEN, Database, may_write, primary_code, read_only, translate_error
+from treadle.adapters.stores.sqlite.schema import (
+    REOPEN,
+    Database,
+    can_write,
+    get_primary_code,
+    make_read_only_error,
+    translate_error,
+)
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.errors import TreadleError
 
 if TYPE_CHECKING:
@@ -143,11 +150,11 @@ class _DatabaseThread(WorkerThread[S]):
         return self._tables
 
     def _translate_error(self, error: BaseException) -> BaseException:
-        if primary_code(error) in REOPEN:
+        if get_primary_code(error) in REOPEN:
             self._close()
         failure = translate_error(error, self._path)
-        if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._path):
-            failure = read_only(self._path)
+        if get_primary_code(error) == sqlite3.SQLITE_READONLY and not can_write(self._path):
+            failure = make_read_only_error(self._path)
             failure.__cause__ = error
         return failure
 
@@ -205,7 +212,7 @@ class WriterThread(_DatabaseThread[WriteTables]):
                     job.result = job.work(tables)
                 except TreadleError as refused:
                     job.error = refused
-            faultpoint("store.before_commit")
+            reach_faultpoint("store.before_commit")
             connection.execute("COMMIT")
         except BaseException as error:
             tables.types.forget()
@@ -218,7 +225,7 @@ class WriterThread(_DatabaseThread[WriteTables]):
             return False
         self.commits += 1
         try:
-            faultpoint("store.after_commit")
+            reach_faultpoint("store.after_commit")
         except BaseException as error:
             self._fail(jobs, error)
         return True

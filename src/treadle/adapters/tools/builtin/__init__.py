@@ -6,7 +6,7 @@ from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.ports.toolset import Tool
 
 
-def builtins(context: ToolContext) -> list[Tool]:
+def make_builtin_tools(context: ToolContext) -> list[Tool]:
     from treadle.adapters.tools.builtin.command.background import CheckCommand, CommitWorld, SendInput, StopCommand
     from treadle.adapters.tools.builtin.command.output import ReadOutput
     from treadle.adapters.tools.builtin.command.tool import RunCommand

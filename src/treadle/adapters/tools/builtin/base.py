@@ -14,7 +14,7 @@ from treadle.ports.commands import Allowance, Commands
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import Effect, SnapshotsOf
 from treadle.ports.toolset import Invocation, Subagents
-from treadle.ports.workspace import Workspace, WorkspaceOf, WorldPlaces, inert
+from treadle.ports.workspace import Workspace, WorkspaceOf, WorldPlaces, escape_name
 from treadle.protocol.content import JsonSchema
 from treadle.protocol.events import SandboxNotice
 from treadle.protocol.files import FileChange
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> JsonSchema:
+def build_parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> JsonSchema:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
@@ -48,24 +48,24 @@ async def run_to_end(work: Awaitable[R], stop: Callable[[], None] = lambda: None
         raise
 
 
-async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+async def run_in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run blocking work in a thread. A cancellation waits until the thread is done."""
     return await run_to_end(asyncio.to_thread(work, *args, **kwargs))
 
 
-async def in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
-    """Like `in_thread`, for work that ends early when the event it gets is set; a cancellation sets it."""
+async def run_in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
+    """Like `run_in_thread`, for work that ends early when the event it gets is set; a cancellation sets it."""
     stop = threading.Event()
     return await run_to_end(asyncio.to_thread(work, stop), stop.set)
 
 
-async def carried_out(step: Callable[[], R], has_begun: Callable[[], bool], subject: str) -> R:
+async def complete_change(step: Callable[[], R], has_begun: Callable[[], bool], subject: str) -> R:
     """Complete a decided change in spite of failures, now or later (Unfinished). ToolError: nothing is decided."""
     for _ in range(2):
         try:
-            return await in_thread(step)
+            return await run_in_thread(step)
         except ToolError as error:
-            if not await in_thread(has_begun):
+            if not await run_in_thread(has_begun):
                 raise
             failure = error
     raise Unfinished(
@@ -146,13 +146,13 @@ _SENT = 3  # So many are told in the very words to send, which small models take
 def require(workspace: Workspace, path: str) -> None:
     """ToolError where nothing lies."""
     if workspace.stat(path) is None:
-        raise ToolError(not_there(workspace, workspace.relative(path)))
+        raise ToolError(describe_missing_path(workspace, workspace.to_relative(path)))
 
 
-def not_there(workspace: Workspace, path: str) -> str:
+def describe_missing_path(workspace: Workspace, path: str) -> str:
     """Sentences: that nothing lies there, and what does in the nearest folder that exists."""
     here = PurePosixPath(path)
-    sentence = f"{inert(path)} does not exist."
+    sentence = f"{escape_name(path)} does not exist."
     while here.name:
         missing_name, here = here.name, here.parent
         try:
@@ -166,8 +166,10 @@ def not_there(workspace: Workspace, path: str) -> str:
 
             candidates = get_close_matches(missing_name, names, 3)
         if 0 < len(candidates) <= _SENT:
-            ways = " or ".join(f'"path": "{inert(str(here / name))}"' for name in candidates)
+            ways = " or ".join(f'"path": "{escape_name(str(here / name))}"' for name in candidates)
             return f"{sentence} Send the call again with {ways}, if you mean that."
-        location = "the project" if not here.name else inert(f"{here}/")
-        return f"{sentence} In {location} there is: {', '.join(map(inert, candidates))}." if candidates else sentence
+        location = "the project" if not here.name else escape_name(f"{here}/")
+        return (
+            f"{sentence} In {location} there is: {', '.join(map(escape_name, candidates))}." if candidates else sentence
+        )
     return sentence

@@ -16,19 +16,19 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.tools.builtin.base import Blobs, WithContext, carried_out, in_thread
+from treadle.adapters.tools.builtin.base import Blobs, WithContext, complete_change, run_in_thread
 from treadle.adapters.tools.builtin.text import MAX_FILE, decode
-from treadle.base.file_system import faultpoint
-from treadle.base.inert import printable
-from treadle.chat.change_rules import left_out
-from treadle.diff.diff import Diff, diff, shorten_diff
-from treadle.diff.encodings import visible
+from treadle.base.file_system import reach_faultpoint
+from treadle.base.inert import escape_unprintable
+from treadle.chat.change_rules import explain_left_out
+from treadle.diff.diff import Diff, diff_texts, shorten_diff
+from treadle.diff.encodings import escape_broken_bytes
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement
-from treadle.ports.workspace import Workspace, inert
+from treadle.ports.workspace import Workspace, escape_name
 from treadle.protocol.content import KnownFile
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, decode_path, encode_path, make_file_change
 
 MAX_KEPT = 1_000_000  # Bytes of a file that are kept to show later what changed
 _AGAIN = "(Found done after a restart.)"
@@ -52,8 +52,8 @@ class Change(msgspec.Struct, frozen=True):
     def alters(self) -> bool:
         return self.pre != self.post or self.mode is not None
 
-    def diff(self) -> Diff:
-        shown_path = inert(self.path)
+    def compute_diff(self) -> Diff:
+        shown_path = escape_name(self.path)
         mode = "" if self.mode is None else f"{shown_path}: mode {self.mode:o}\n"
         if self.pre == self.post:
             return Diff(mode, DiffStat())
@@ -101,7 +101,7 @@ class FileTool(WithContext, PlainTool, ABC):
     word = "write"
 
     @abstractmethod
-    def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
+    def compute_changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
         """The changes that the call would make to the files on disk. Reads only; ToolError if they are impossible."""
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
@@ -110,20 +110,24 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def preview(self, invocation: Invocation) -> str:
         changes, _ = await self._consider(invocation)
-        return await in_thread(
-            lambda: printable(shorten_diff("\n".join(each.diff().text for each in changes if each.alters)))
+        return await run_in_thread(
+            lambda: escape_unprintable(
+                shorten_diff("\n".join(each.compute_diff().text for each in changes if each.alters))
+            )
         )
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._consider(invocation)
-        effect = await in_thread(self._snapshots(invocation).assess, [each.file for each in planned if each.alters])
-        unrecoverable = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
+        effect = await run_in_thread(
+            self._require_snapshots(invocation).assess, [each.file for each in planned if each.alters]
+        )
+        unrecoverable = await run_in_thread(self._context.unrecoverable, invocation.project, effect.files)
         preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
         return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
-        recorded, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
-        if bool(recorded) and await in_thread(snapshots.is_unfinished, name_of(invocation)):
+        recorded, snapshots = read_plan(invocation.plan), self._require_snapshots(invocation)
+        if bool(recorded) and await run_in_thread(snapshots.is_unfinished, make_call_name(invocation)):
             effect = await self._make(invocation, recorded, [])
             return _report_done(recorded, effect.files, _FINISHED)
         try:
@@ -131,7 +135,7 @@ class FileTool(WithContext, PlainTool, ABC):
         except Conflict:
             raise
         except ToolError:  # on other bytes the reason would only be that something is not found
-            standing = await in_thread(find_standings, snapshots, recorded)
+            standing = await run_in_thread(find_standings, snapshots, recorded)
             if not (changed_paths := tuple(each.path for each in recorded if standing[each.file.path] == "other")):
                 raise
             raise await self._refuse(invocation, changed_paths) from None
@@ -146,10 +150,14 @@ class FileTool(WithContext, PlainTool, ABC):
                 for now, old in zip(planned, recorded, strict=True)
             )
         effect = await self._make(invocation, planned, changes)
-        return await in_thread(_report_changes, changes, effect.files)
+        return await run_in_thread(_report_changes, changes, effect.files)
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        planned, snapshots, name = read_plan(invocation.plan), self._snapshots(invocation), name_of(invocation)
+        planned, snapshots, name = (
+            read_plan(invocation.plan),
+            self._require_snapshots(invocation),
+            make_call_name(invocation),
+        )
 
         def settle_plan() -> Settlement:
             if snapshots.is_unfinished(name):
@@ -164,21 +172,21 @@ class FileTool(WithContext, PlainTool, ABC):
             if states == {"after"}:
                 return _report_done(planned, files, _AGAIN)
             text = "The call was cut off while the files were written. Look at them before you go on."
-            lines = [f"{inert(each.path)}: {_STANDINGS[standing[each.file.path]]}" for each in planned]
+            lines = [f"{escape_name(each.path)}: {_STANDINGS[standing[each.file.path]]}" for each in planned]
             return Outcome("\n".join([text, *lines]), success=False, files=files)
 
-        return await in_thread(settle_plan) if planned else "unknown"
+        return await run_in_thread(settle_plan) if planned else "unknown"
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        planned, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
+        planned, snapshots = read_plan(invocation.plan), self._require_snapshots(invocation)
         if not planned:
             return None
-        if await in_thread(snapshots.is_unfinished, name_of(invocation)):
+        if await run_in_thread(snapshots.is_unfinished, make_call_name(invocation)):
             await self._make(invocation, planned, [])
-        files = await in_thread(lambda: _find_made(snapshots, planned, find_standings(snapshots, planned)))
+        files = await run_in_thread(lambda: _find_made(snapshots, planned, find_standings(snapshots, planned)))
         return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None
 
-    def _snapshots(self, invocation: Invocation) -> Snapshots:
+    def _require_snapshots(self, invocation: Invocation) -> Snapshots:
         if self._context.snapshots_of is None:
             raise ToolError("This Treadle keeps nothing of what files were, so it changes none.")
         return self._context.snapshots_of(*invocation.project)
@@ -187,14 +195,14 @@ class FileTool(WithContext, PlainTool, ABC):
         workspace = self._context.workspace_of(*invocation.project)
 
         def consider() -> tuple[list[Change], Planned]:
-            changes = self.changes(workspace, invocation)
-            planned = plan(workspace, changes, counted=counted)
+            changes = self.compute_changes(workspace, invocation)
+            planned = plan_changes(workspace, changes, counted=counted)
             # A path that is never written in any project is checked as it is given, and as links resolve it.
             altered = [each for each in planned if each.alters]
             spelled = [replace(each.file, path=encode_path(each.path)) for each in altered]
             files = (*(each.file for each in altered), *spelled)
-            for path, reason in left_out(files, lambda path: workspace.inspect(path) is not None).items():
-                raise ToolError(f"Nothing was changed. {inert(decode_path(path))} is never written: {reason}.")
+            for path, reason in explain_left_out(files, lambda path: workspace.inspect(path) is not None).items():
+                raise ToolError(f"Nothing was changed. {escape_name(decode_path(path))} is never written: {reason}.")
             known = invocation.known_files
             writes = [(each.path, each.pre or "") for each in changes if each.pre != each.post]
             if stale := tuple(path for path, pre in writes if known.get(path, pre) != pre):
@@ -202,25 +210,25 @@ class FileTool(WithContext, PlainTool, ABC):
             return changes, planned
 
         try:
-            return await in_thread(consider)
+            return await run_in_thread(consider)
         except Stale as stale:
             refusal = await self._refuse(invocation, stale.paths)
         raise refusal
 
     async def _make(self, invocation: Invocation, planned: Planned, changes: list[Change]) -> Effect:
         """Make the planned changes. Conflict, with the current content, if another program changed a file first."""
-        snapshots, name = self._snapshots(invocation), name_of(invocation)
+        snapshots, name = self._require_snapshots(invocation), make_call_name(invocation)
         contents = {each.post or "": each.new for each in changes if each.new is not None}
 
         def make() -> Effect:
-            if not (files := files_of(planned)):
+            if not (files := list_file_changes(planned)):
                 return Effect(())
-            faultpoint(f"tool.{self.word}_before")
+            reach_faultpoint(f"tool.{self.word}_before")
             effect = snapshots.change(name, files, contents)
-            faultpoint(f"tool.{self.word}_after")
+            reach_faultpoint(f"tool.{self.word}_after")
             return effect
 
-        effect = await carried_out(make, lambda: snapshots.is_apply_decided(name), "What the call changed")
+        effect = await complete_change(make, lambda: snapshots.is_apply_decided(name), "What the call changed")
         if effect.conflicts:
             places = {each.path for each in effect.conflicts}
             changed = [each for each in planned if each.file.path in places] or planned
@@ -233,10 +241,10 @@ class FileTool(WithContext, PlainTool, ABC):
         texts: list[str] = []
         known_digests: dict[str, str] = {}
         for path in paths:
-            data, digest = await in_thread(look, workspace, path)
+            data, digest = await run_in_thread(read_current_bytes, workspace, path)
             known_digest = invocation.known_files.get(path)
             known_bytes = await self._read_known(invocation, known_digest)
-            text, is_shown = _describe_difference(inert(path), known_digest, known_bytes, data, digest)
+            text, is_shown = _describe_difference(escape_name(path), known_digest, known_bytes, data, digest)
             texts.append(text)
             if is_shown:
                 known_digests[path] = digest or ""
@@ -250,11 +258,11 @@ class FileTool(WithContext, PlainTool, ABC):
         with suppress(NotFound, StoreError):
             return await self._context.blobs.get_blob(digest)
         with suppress(NotFound, ToolError):
-            return await in_thread(lambda: self._snapshots(invocation).content(digest, MAX_KEPT))
+            return await run_in_thread(lambda: self._require_snapshots(invocation).read_content(digest, MAX_KEPT))
         return None
 
 
-def name_of(invocation: Invocation) -> str:
+def make_call_name(invocation: Invocation) -> str:
     return f"{invocation.chat}/{invocation.call}"
 
 
@@ -264,11 +272,11 @@ async def keep(blobs: Blobs, data: bytes | None) -> None:
         await blobs.put_blob(data)
 
 
-def change(path: str, old: bytes | None, new: bytes | None, *, pre: str | None, **more: Any) -> Change:
-    return Change(path, old, new, pre, None if new is None else sha256(new), **more)
+def build_change(path: str, old: bytes | None, new: bytes | None, *, pre: str | None, **more: Any) -> Change:
+    return Change(path, old, new, pre, None if new is None else compute_sha256(new), **more)
 
 
-def sha256(data: bytes) -> str:
+def compute_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -277,20 +285,20 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + bool(data and not data.endswith(b"\n"))
 
 
-def look(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
+def read_current_bytes(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
     """The bytes that are on disk now (None if there is no file, or it is too large to compare) and their hash."""
     if (status := workspace.stat(path)) is None:
         return None, None
     is_large = status.kind == "file" and status.size > MAX_FILE
     data = None if is_large else workspace.read_bytes(path)
-    return data, workspace.digest(path) if data is None else sha256(data)
+    return data, workspace.hash_file(path) if data is None else compute_sha256(data)
 
 
 def _diff_bytes(shown_path: str, old: bytes | None, new: bytes | None) -> Diff:
     """ToolError if the bytes are no text."""
     old_text, new_text = (None if data is None else decode(data, shown_path).text for data in (old, new))
-    text_diff = diff(shown_path, old_text, new_text)
-    return Diff(visible(text_diff.text), text_diff.stat)
+    text_diff = diff_texts(shown_path, old_text, new_text)
+    return Diff(escape_broken_bytes(text_diff.text), text_diff.stat)
 
 
 def _describe_difference(
@@ -314,7 +322,7 @@ def _describe_difference(
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
-def plan(workspace: Workspace, changes: Iterable[Change], *, counted: bool = True) -> Planned:
+def plan_changes(workspace: Workspace, changes: Iterable[Change], *, counted: bool = True) -> Planned:
     """The changes as they are recorded and judged. Looks, and keeps nothing. ToolError if a file may not be written."""
     planned = []
     for change in changes:
@@ -329,9 +337,11 @@ def plan(workspace: Workspace, changes: Iterable[Change], *, counted: bool = Tru
             mode = there.mode if change.mode is None else change.mode
             new_state = FileState("file", mode, change.post or "", len(change.new))
         folder_state = FileState("directory", there.folder_mode)
-        folders = tuple(change_of(encode_path(folder), None, folder_state, DiffStat()) for folder in there.missing)
-        stat = change.diff().stat if counted and change.alters else DiffStat()
-        file = change_of(encode_path(there.path), old_state, new_state, stat)
+        folders = tuple(
+            make_file_change(encode_path(folder), None, folder_state, DiffStat()) for folder in there.missing
+        )
+        stat = change.compute_diff().stat if counted and change.alters else DiffStat()
+        file = make_file_change(encode_path(there.path), old_state, new_state, stat)
         planned.append(PlannedChange(change.path, file, folders))
     return tuple(planned)
 
@@ -344,7 +354,7 @@ def read_plan(plan: dict[str, Any] | None) -> Planned:
         return ()
 
 
-def files_of(planned: Planned) -> tuple[FileChange, ...]:
+def list_file_changes(planned: Planned) -> tuple[FileChange, ...]:
     altered = [each for each in planned if each.alters]
     folders = {folder.path: folder for each in altered for folder in each.folders}
     return (*folders.values(), *(each.file for each in altered))
@@ -353,23 +363,23 @@ def files_of(planned: Planned) -> tuple[FileChange, ...]:
 def find_standings(snapshots: Snapshots, planned: Planned) -> dict[str, Standing]:
     """For each file, by the path in the project, whether it has the bytes from before, from after, or others."""
 
-    def content(state: FileState | None) -> str | None:
+    def identify_content(state: FileState | None) -> str | None:
         """The mode is not compared: another program may have changed it."""
         return None if state is None else state.digest or state.kind
 
     standings: dict[str, Standing] = {}
     for file in (each.file for each in planned):
-        now = content(snapshots.state(decode_path(file.path)))
-        is_after = now == content(file.after)
-        standings[file.path] = "before" if now == content(file.before) else "after" if is_after else "other"
+        now = identify_content(snapshots.read_state(decode_path(file.path)))
+        is_after = now == identify_content(file.after)
+        standings[file.path] = "before" if now == identify_content(file.before) else "after" if is_after else "other"
     return standings
 
 
 def _find_made(snapshots: Snapshots, planned: Planned, standing: Mapping[str, Standing]) -> tuple[FileChange, ...]:
     """The changes of a plan that were made, with their state on disk now; including folders that were created."""
     changes = []
-    for file in files_of(planned):
-        now = snapshots.state(decode_path(file.path))
+    for file in list_file_changes(planned):
+        now = snapshots.read_state(decode_path(file.path))
         is_folder = now is not None and now.kind == "directory"
         if standing[file.path] == "after" if file.path in standing else is_folder:
             changes.append(replace(file, after=now))
@@ -379,33 +389,35 @@ def _find_made(snapshots: Snapshots, planned: Planned, standing: Mapping[str, St
 
 # -- the outcome in words ---------------------------------------------------------------------------------------------
 def _report_changes(changes: Sequence[Change], files: tuple[FileChange, ...]) -> Outcome:
-    diffs = [(each, each.diff()) for each in changes if each.alters]
+    diffs = [(each, each.compute_diff()) for each in changes if each.alters]
     known_files = tuple(KnownFile(each.path, each.post or "") for each in changes)
     if not diffs:
-        names, has = ", ".join(inert(each.path) for each in changes), "has" if len(changes) == 1 else "have"
+        names, has = ", ".join(escape_name(each.path) for each in changes), "has" if len(changes) == 1 else "have"
         text = f"{names} already {has} exactly this content; nothing was changed."
         return Outcome(text, summary="no change", known_files=known_files)
     rows = [(each.path, each.pre, each.post, diff.stat) for each, diff in diffs]
     notes = [each.note for each in changes if each.note]
     text = "\n".join(["", *notes, shorten_diff("\n".join(diff.text for _, diff in diffs))])
-    return _report(rows, text, files, known_files)
+    return _report_rows(rows, text, files, known_files)
 
 
 def _report_done(planned: Planned, files: tuple[FileChange, ...], note: str) -> Outcome:
     """The same after a crash, without the bytes from before."""
     rows = [(*each.key, DiffStat(each.file.added, each.file.removed)) for each in planned if each.alters]
-    return _report(rows, f" {note}", files, tuple(KnownFile(each.path, each.post or "") for each in planned))
+    return _report_rows(rows, f" {note}", files, tuple(KnownFile(each.path, each.post or "") for each in planned))
 
 
 _Row = tuple[str, str | None, str | None, DiffStat]
 
 
-def _report(rows: Sequence[_Row], text: str, files: tuple[FileChange, ...], known: tuple[KnownFile, ...]) -> Outcome:
+def _report_rows(
+    rows: Sequence[_Row], text: str, files: tuple[FileChange, ...], known: tuple[KnownFile, ...]
+) -> Outcome:
     """`rows`: path, hashes before and after, counts. As in "Changed a.py (+2 -1)."; or the number of files."""
     stat = DiffStat(sum(row[3].added for row in rows), sum(row[3].removed for row in rows))
     counts = f"+{stat.added} -{stat.removed}"
     subject = f"Changed {len(rows)} files"
     if len(rows) == 1:
         path, pre, post, _ = rows[0]
-        subject = f"{'Created' if pre is None else 'Deleted' if post is None else 'Changed'} {inert(path)}"
+        subject = f"{'Created' if pre is None else 'Deleted' if post is None else 'Changed'} {escape_name(path)}"
     return Outcome(f"{subject} ({counts}).{text}", counts, diff_stat=stat, files=files, known_files=known)

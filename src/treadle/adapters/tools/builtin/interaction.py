@@ -7,8 +7,8 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from treadle.adapters.tools.builtin.base import MAX_BYTES, WithContext, in_thread, parameters, truncate_utf8
-from treadle.base.inert import inert, inert_line
+from treadle.adapters.tools.builtin.base import MAX_BYTES, WithContext, build_parameters, run_in_thread, truncate_utf8
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, ReadOnlyTool, Settlement, Subagents
 from treadle.protocol.content import JsonSchema, PlanStep
@@ -23,7 +23,7 @@ ASK_USER = ToolSpec(
         "yourself. Give options where the answer is a choice; the user may still answer freely."
     ),
     short=ShortForm("Ask the user a question that you cannot answer yourself.", ("question",), ("options",)),
-    parameters=parameters(
+    parameters=build_parameters(
         required=("question",),
         question={"type": "string", "minLength": 1, "description": "The question, complete in itself."},
         options={"type": "array", "items": {"type": "string"}, "maxItems": 10, "description": "Possible answers."},
@@ -43,7 +43,7 @@ class CompleteTask(ReadOnlyTool):
         ),
         short=ShortForm("Say that the whole task is done.", ("summary",)),
         needs="change",
-        parameters=parameters(
+        parameters=build_parameters(
             required=("summary",),
             summary={"type": "string", "description": "What was done, in one to three sentences."},
         ),
@@ -65,12 +65,12 @@ class UpdatePlan(ReadOnlyTool):
             "At most one step is in_progress. For work of several steps only."
         ),
         dispensable=True,
-        parameters=parameters(
+        parameters=build_parameters(
             required=("steps",),
             steps={
                 "type": "array",
                 "maxItems": 50,
-                "items": parameters(
+                "items": build_parameters(
                     required=("text", "status"),
                     text={"type": "string", "minLength": 1},
                     status={"type": "string", "enum": ["pending", "in_progress", "done"]},
@@ -90,7 +90,7 @@ class UpdatePlan(ReadOnlyTool):
 
 
 MOST_TASKS = 16
-_TASK: JsonSchema = parameters(
+_TASK: JsonSchema = build_parameters(
     required=("task",),
     task={"type": "string", "minLength": 1, "description": "All that it must know: it sees nothing of this chat."},
     title={"type": "string", "description": "A few words."},
@@ -103,15 +103,15 @@ class _Begins(WithContext, PlainTool):
     """After a crash it is run again, and finds what it had begun."""
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return await self._subagents().plan(invocation)
+        return await self._require_subagents().plan(invocation)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        return await self._subagents().stop(invocation)
+        return await self._require_subagents().stop(invocation)
 
-    def _subagents(self) -> Subagents:
+    def _require_subagents(self) -> Subagents:
         if self._context.subagents is None:
             raise ToolError("This Treadle has no sub-agents.")
         return self._context.subagents()
@@ -126,7 +126,7 @@ class Delegate(_Begins):
             "files, and for long searches whose answer is short."
         ),
         dispensable=True,
-        parameters=parameters(
+        parameters=build_parameters(
             required=("tasks",), tasks={"type": "array", "minItems": 1, "maxItems": MOST_TASKS, "items": _TASK}
         ),
         idempotent=True,
@@ -136,14 +136,14 @@ class Delegate(_Begins):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        return await self._subagents().delegate(invocation)
+        return await self._require_subagents().delegate(invocation)
 
 
 class RunRace(_Begins):
     spec = ToolSpec(
         name=RACE_TOOL,
         description="Let several attempts at a task run at once, and keep the best.",
-        parameters=parameters(
+        parameters=build_parameters(
             required=("task", "models"),
             task={"type": "string", "minLength": 1},
             models={"type": "array", "minItems": 1, "maxItems": MOST_TASKS, "items": {"type": "string"}},
@@ -160,7 +160,7 @@ class RunRace(_Begins):
     async def run(self, invocation: Invocation) -> Outcome:
         if not invocation.by_person:
             raise ToolError("Only people begin races. Use delegate, or do it yourself.")
-        return await self._subagents().race(invocation)
+        return await self._require_subagents().race(invocation)
 
 
 SKILL_TOOL = "use_skill"
@@ -174,7 +174,7 @@ class UseSkill(WithContext, ReadOnlyTool):
             "Get the instructions of a skill by its name, before you do what it is for. With file you get another file "
             "of the skill's folder, as its instructions name it."
         ),
-        parameters=parameters(required=("name",), name={"type": "string"}, file={"type": "string"}),
+        parameters=build_parameters(required=("name",), name={"type": "string"}, file={"type": "string"}),
         read_only=True,
         idempotent=True,
         summary_argument="name",
@@ -185,9 +185,9 @@ class UseSkill(WithContext, ReadOnlyTool):
         name = str(invocation.arguments["name"])
         if name not in skills_by_name:
             names = ", ".join(skills_by_name) or "none"
-            raise ToolError(f"There is no skill {inert_line(name, 80)!r}; there is: {names}.")
+            raise ToolError(f"There is no skill {make_inert_line(name, 80)!r}; there is: {names}.")
         file_name = str(invocation.arguments.get("file") or "")
-        text = await in_thread(self._read, invocation, skills_by_name[name], file_name)
+        text = await run_in_thread(self._read, invocation, skills_by_name[name], file_name)
         return Outcome(truncate_utf8(text), summary=file_name or "instructions")
 
     def _read(self, invocation: Invocation, skill: Skill, file_name: str) -> str:
@@ -201,11 +201,13 @@ class UseSkill(WithContext, ReadOnlyTool):
             path = os.path.normpath(f"{folder}/{file_name}")
             if not path.startswith(f"{folder}/"):
                 raise ToolError(
-                    f"{inert_line(file_name, 200)} lies outside the skill's folder; read it with read_file."
+                    f"{make_inert_line(file_name, 200)} lies outside the skill's folder; read it with read_file."
                 )
-            return inert(workspace.read_bytes(path, MAX_BYTES * 8).decode(errors="replace"))
+            return make_inert(workspace.read_bytes(path, MAX_BYTES * 8).decode(errors="replace"))
         names = [child.name for child in workspace.listdir(folder)]
-        return _instructions(data, skill, f"It lies in {folder} of the project; run its scripts from there.", names)
+        return _format_instructions(
+            data, skill, f"It lies in {folder} of the project; run its scripts from there.", names
+        )
 
 
 def _read_user_skill(path: Path, skill: Skill, file_name: str) -> str:
@@ -216,11 +218,11 @@ def _read_user_skill(path: Path, skill: Skill, file_name: str) -> str:
         if not file_name:
             names = sorted(child.name for child in folder.iterdir())
             place = f"It lies in {folder}, outside the project: commands see it only if the user lets them."
-            return _instructions(data, skill, place, names)
+            return _format_instructions(data, skill, place, names)
         file_path = (folder / file_name).resolve()
         if not file_path.is_relative_to(folder) or not file_path.is_file() or file_path.stat().st_size > MAX_BYTES * 8:
-            raise ToolError(f"There is no file {inert_line(file_name, 200)} in the skill {skill.name}.")
-        return inert(file_path.read_bytes().decode(errors="replace"))
+            raise ToolError(f"There is no file {make_inert_line(file_name, 200)} in the skill {skill.name}.")
+        return make_inert(file_path.read_bytes().decode(errors="replace"))
     except OSError as error:
         raise ToolError(f"The skill {skill.name} cannot be read: {error.strerror or error}.") from error
 
@@ -233,8 +235,8 @@ def _require_unchanged(skill: Skill, data: bytes) -> None:
         )
 
 
-def _instructions(data: bytes, skill: Skill, place: str, names: list[str]) -> str:
+def _format_instructions(data: bytes, skill: Skill, place: str, names: list[str]) -> str:
     text = data.decode(errors="replace")
-    other_files = ", ".join(inert_line(name, 80) for name in names[:_MOST_FILES] if name != "SKILL.md")
+    other_files = ", ".join(make_inert_line(name, 80) for name in names[:_MOST_FILES] if name != "SKILL.md")
     file_list = f" Other files: {other_files}." if other_files else ""
-    return f"{inert(text).strip()}\n\n[The skill {skill.name}. {place}{file_list}]"
+    return f"{make_inert(text).strip()}\n\n[The skill {skill.name}. {place}{file_list}]"

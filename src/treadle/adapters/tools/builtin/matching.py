@@ -52,11 +52,14 @@ def infer(mine: list[str], theirs: list[str], new_indents: list[str]) -> Shift |
 
 
 def _find_scaled_shift(pairs: list[tuple[str, str]], new_indents: list[str]) -> Shift | None:
-    mine, theirs = _kind([own_indent for own_indent, _ in pairs] + new_indents), _kind([file for _, file in pairs])
+    mine, theirs = (
+        _find_common_character([own_indent for own_indent, _ in pairs] + new_indents),
+        _find_common_character([file for _, file in pairs]),
+    )
     if not mine or not theirs:
         return None
     widths = sorted({(len(own_indent), len(file)) for own_indent, file in pairs})
-    factor = _factor(widths, mine, theirs, [len(indent) for indent in new_indents])
+    factor = _find_factor(widths, mine, theirs, [len(indent) for indent in new_indents])
     if factor is None:
         return None
     offset = widths[0][1] - factor * widths[0][0]
@@ -67,7 +70,7 @@ def _find_scaled_shift(pairs: list[tuple[str, str]], new_indents: list[str]) -> 
     return shift if all((factor * len(indent) + offset).denominator == 1 for indent in new_indents) else None
 
 
-def _factor(widths: list[tuple[int, int]], mine: str, theirs: str, new_widths: list[int]) -> Fraction | None:
+def _find_factor(widths: list[tuple[int, int]], mine: str, theirs: str, new_widths: list[int]) -> Fraction | None:
     (low, low_file), (high, high_file) = widths[0], widths[-1]
     if high != low:
         return Fraction(high_file - low_file, high - low) if high_file > low_file else None
@@ -80,7 +83,7 @@ def _factor(widths: list[tuple[int, int]], mine: str, theirs: str, new_widths: l
     return Fraction(4) if mine != " " else Fraction(1, level if level in (2, 3, 4, 8) else 4)
 
 
-def _kind(indents: list[str]) -> str:
+def _find_common_character(indents: list[str]) -> str:
     """The one character that all of them consist of; a space if all are empty, nothing if they are mixed."""
     characters = set("".join(indents)) or {" "}
     return characters.pop() if len(characters) == 1 else ""
@@ -106,7 +109,7 @@ class TextSpan(msgspec.Struct, frozen=True):
     unended: bool = False  # The passage ends with a newline that the text lacks at its very end
 
 
-def plain_punctuation(text: str) -> str:
+def simplify_punctuation(text: str) -> str:
     """Typographic quotes, dashes and spaces as ASCII, one character for one; so columns stay what they are."""
     if text.isascii():
         return text
@@ -116,7 +119,7 @@ def plain_punctuation(text: str) -> str:
     return text
 
 
-def canonical(lines: list[str], match_kind: MatchKind) -> list[str]:
+def normalize_lines(lines: list[str], match_kind: MatchKind) -> list[str]:
     """Lines without what the level ignores: at their ends, so that columns stay; with `indentation` at both."""
     match match_kind:
         case "line_endings":
@@ -124,9 +127,9 @@ def canonical(lines: list[str], match_kind: MatchKind) -> list[str]:
         case "trailing_space":
             return [line.rstrip() for line in lines]
         case "punctuation":
-            return [line.rstrip() for line in plain_punctuation("\n".join(lines)).split("\n")]
+            return [line.rstrip() for line in simplify_punctuation("\n".join(lines)).split("\n")]
         case "indentation":
-            return [line.strip() for line in plain_punctuation("\n".join(lines)).split("\n")]
+            return [line.strip() for line in simplify_punctuation("\n".join(lines)).split("\n")]
         case _:
             return lines
 
@@ -152,20 +155,20 @@ class SearchedText:
     @property
     def starts(self) -> list[int]:
         """Where each line begins, and one more than the end."""
-        return self._form("exact").starts
+        return self._get_form("exact").starts
 
-    def line_at(self, offset: int) -> int:
+    def find_line_number(self, offset: int) -> int:
         return min(bisect_right(self.starts, offset), len(self.lines)) - 1
 
-    def _form(self, match_kind: MatchKind) -> _Form:
+    def _get_form(self, match_kind: MatchKind) -> _Form:
         if match_kind not in self._forms:
-            lines = canonical(self.lines, match_kind)
+            lines = normalize_lines(self.lines, match_kind)
             text = self.text if match_kind == "exact" else "\n".join(lines)
             self._forms[match_kind] = _Form(text, lines)
         return self._forms[match_kind]
 
     # -- passages of characters -----------------------------------------------------------------------------------
-    def worth(self, passage: str, match_kind: MatchKind) -> bool:
+    def can_find_more(self, passage: str, match_kind: MatchKind) -> bool:
         """True if a level can find anything that the one before it cannot."""
         if match_kind == "line_endings":
             return "\r" in self.text or "\r" in passage or passage.endswith("\n")
@@ -174,47 +177,49 @@ class SearchedText:
     def find(self, passage: str, match_kind: MatchKind, *, every: bool = False) -> list[TextSpan]:
         """The places of a passage, also inside of lines; overlapping ones, too, unless `every` is replaced."""
         passage_lines = passage.split("\n")
-        plain = plain_punctuation(passage_lines[-1]) if match_kind == "punctuation" else passage_lines[-1]
-        forms = canonical(passage_lines, match_kind)
+        plain = simplify_punctuation(passage_lines[-1]) if match_kind == "punctuation" else passage_lines[-1]
+        forms = normalize_lines(passage_lines, match_kind)
         if match_kind != "line_endings" and not any(form.strip() for form in forms):
             return []  # blank lines alone say too little
         is_trimmed = forms[-1] != plain
-        spans = self._spans("\n".join(forms), match_kind, is_trimmed, every)
+        spans = self._find_spans("\n".join(forms), match_kind, is_trimmed, every)
         if is_trimmed:  # the space may also stand before other text
-            spans += self._spans("\n".join([*forms[:-1], plain]), match_kind, False, every)
+            spans += self._find_spans("\n".join([*forms[:-1], plain]), match_kind, False, every)
         return sorted(spans, key=lambda span: span.start)
 
-    def _spans(self, needle: str, match_kind: MatchKind, to_line_end: bool, every: bool) -> list[TextSpan]:
+    def _find_spans(self, needle: str, match_kind: MatchKind, to_line_end: bool, every: bool) -> list[TextSpan]:
         if not needle:
             return []
-        form = self._form(match_kind)
+        form = self._get_form(match_kind)
         virtual = needle.endswith("\n") and bool(needle.strip()) and not form.text.endswith("\n")
         hay = form.text + "\n" if virtual else form.text
-        ends = ((at, at + len(needle)) for at in places(hay, needle, every=every))
+        ends = ((at, at + len(needle)) for at in find_offsets(hay, needle, every=every))
         fitting = [(at, end) for at, end in ends if not to_line_end or end == len(hay) or hay[end] == "\n"]
-        return [self._span(form, at, end, needle, to_line_end) for at, end in fitting]
+        return [self._make_span(form, at, end, needle, to_line_end) for at, end in fitting]
 
-    def _span(self, form: _Form, at: int, end: int, needle: str, to_line_end: bool) -> TextSpan:
+    def _make_span(self, form: _Form, at: int, end: int, needle: str, to_line_end: bool) -> TextSpan:
         first = bisect_right(form.starts, at) - 1
-        begin = self.starts[first] + (self._content(first) if needle[0] == "\n" else at - form.starts[first])
+        begin = self.starts[first] + (self._measure_content(first) if needle[0] == "\n" else at - form.starts[first])
         last = bisect_right(form.starts, end) - 1
         if last >= len(form.lines):
             return TextSpan(begin, len(self.text), unended=True)
-        return TextSpan(begin, self.starts[last] + (self._content(last) if to_line_end else end - form.starts[last]))
+        return TextSpan(
+            begin, self.starts[last] + (self._measure_content(last) if to_line_end else end - form.starts[last])
+        )
 
-    def _content(self, line: int) -> int:
+    def _measure_content(self, line: int) -> int:
         return len(self.lines[line].removesuffix("\r"))
 
     # -- passages of whole lines ----------------------------------------------------------------------------------
     def find_lines(self, passage_lines: list[str], match_kind: MatchKind) -> list[int]:
         """Where these whole lines stand one after the other: the numbers of the first, from 0."""
-        form = self._form(match_kind)
-        needle = "\n" + "\n".join(canonical(passage_lines, match_kind)) + "\n"
-        return [bisect_right(form.starts, at) - 1 for at in places(f"\n{form.text}\n", needle)]
+        form = self._get_form(match_kind)
+        needle = "\n" + "\n".join(normalize_lines(passage_lines, match_kind)) + "\n"
+        return [bisect_right(form.starts, at) - 1 for at in find_offsets(f"\n{form.text}\n", needle)]
 
     def find_shifted(self, passage_lines: list[str], new: list[str]) -> list[tuple[int, Shift]]:
         """Where these lines stand with one shift of all. `new`: lines to shift likewise; they tell a level's width."""
-        forms = canonical(passage_lines, "indentation")
+        forms = normalize_lines(passage_lines, "indentation")
         if not any(forms):
             return []
         mine = [split_indent(line)[0] for line, form in zip(passage_lines, forms, strict=True) if form]
@@ -227,7 +232,7 @@ class SearchedText:
         return matches
 
 
-def places(text: str, passage: str, *, every: bool = False) -> list[int]:
+def find_offsets(text: str, passage: str, *, every: bool = False) -> list[int]:
     """Where a passage begins. Bounded, where it overlaps itself over and over: each place costs its length."""
     most = len(text) + 1 if every else max(200, 20_000_000 // len(passage))
     step = len(passage) if every else 1

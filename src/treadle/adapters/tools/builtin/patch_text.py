@@ -67,7 +67,7 @@ _EXAMPLE = (
 
 def parse(patch: str) -> list[Section]:
     """All sections, in order. EditError says what cannot be read, and how a patch looks."""
-    lines = _unwrap(_without_returns(patch.removeprefix(BOM).split("\n")))
+    lines = _unwrap(_strip_returns(patch.removeprefix(BOM).split("\n")))
     sections: list[Section] = []
     at = 0
     while at < len(lines):
@@ -77,9 +77,9 @@ def parse(patch: str) -> list[Section]:
             start = at
             while at < len(lines) and not _HEADER.fullmatch(lines[at].rstrip()) and not _is_boundary(lines[at]):
                 at += 1
-            sections.append(_section(match[1].lower(), clean_path(match[2]), lines[start:at]))
+            sections.append(_parse_section(match[1].lower(), clean_path(match[2]), lines[start:at]))
         elif line.startswith("diff --git ") or _GIT.fullmatch(line) or _is_unified(lines, at):
-            section, at = _git_section(lines, at)
+            section, at = _parse_git_section(lines, at)
             sections += [section] if section is not None else []
         elif line == "--":  # the signature below a mailed patch
             at += 2
@@ -92,7 +92,7 @@ def parse(patch: str) -> list[Section]:
     return sections
 
 
-def _without_returns(lines: list[str]) -> list[str]:
+def _strip_returns(lines: list[str]) -> list[str]:
     """Lines without CR at their ends. If a header has none, those of added lines are content and stay: a git diff of
     CRLF files has them."""
     is_content = any(line.startswith(("@@", "--- ", "*** ")) and not line.endswith("\r") for line in lines)
@@ -139,7 +139,7 @@ def _is_boundary(line: str) -> bool:
     return match is not None and match[1].lower() != "end of file"
 
 
-def _section(word: str, path: str, lines: list[str]) -> Section:
+def _parse_section(word: str, path: str, lines: list[str]) -> Section:
     if word in ("delete", "remove"):
         return Delete(path)
     if word in ("add", "create"):
@@ -151,9 +151,9 @@ def _section(word: str, path: str, lines: list[str]) -> Section:
             move = clean_path(match[1])
         lines = lines[1:]
     names = {path, move, f"a/{path}", f"b/{path}", f"b/{move}"}
-    if _is_unified(lines, 0) and names.issuperset(map(_path_in, lines[:2])):
+    if _is_unified(lines, 0) and names.issuperset(map(_parse_path, lines[:2])):
         lines = lines[2:]
-    return Update(path, move, _hunks(lines))
+    return Update(path, move, _parse_hunks(lines))
 
 
 def _parse_new_file(path: str, lines: list[str]) -> str:
@@ -177,7 +177,7 @@ def _parse_new_file(path: str, lines: list[str]) -> str:
 
 
 # -- hunks --------------------------------------------------------------------------------------------------------
-def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
+def _parse_hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
     hunks: list[PatchHunk] = []
     anchors: list[str] = []
     hint: int | None = None
@@ -196,18 +196,18 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
         line = lines[at]
         at += 1
         if at <= counted_end:
-            body.append(_line(line or " "))
+            body.append(_parse_line(line or " "))
         elif (match := _AT.fullmatch(line)) is not None:
             if body:
                 close()
-            counted_end = _counted_end(lines, at, match) or 0
+            counted_end = _find_counted_end(lines, at, match) or 0
             hint = None if match["start"] is None else int(match["start"])
             if anchor := match["anchor"].strip().removesuffix("@@").rstrip():
                 anchors.append(anchor)
         elif (mark := _MARK.fullmatch(line)) is not None:
             flags["at_end"] = flags["at_end"] or mark[1].lower() == "end of file"
         elif line or not counted_end:  # an empty line behind a counted hunk is not part of it
-            body.append(_line(line))
+            body.append(_parse_line(line))
         if line.startswith(_UNENDED) or (line.startswith("\\") and at <= counted_end):
             body.pop()
             last = body[-1].mark if body else " "
@@ -219,7 +219,7 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
     return tuple(hunks)
 
 
-def _line(raw: str) -> PatchLine:
+def _parse_line(raw: str) -> PatchLine:
     """A line without a mark is taken for one that stays: it must be found, so nothing can be added or lost by it."""
     return PatchLine(raw[0], raw[1:], raw) if raw[:1] in ("+", "-", " ") else PatchLine(" ", raw, raw)
 
@@ -229,7 +229,7 @@ def _is_unified(lines: list[str], at: int) -> bool:
     return at + 1 < len(lines) and lines[at].startswith("--- ") and lines[at + 1].startswith("+++ ")
 
 
-def _counted_end(lines: list[str], at: int, header: re.Match[str]) -> int | None:
+def _find_counted_end(lines: list[str], at: int, header: re.Match[str]) -> int | None:
     """Where a hunk with counts ends; None if they are wrong, as models miscount. Within them every line is content."""
     if header["start"] is None:
         return None
@@ -246,18 +246,18 @@ def _counted_end(lines: list[str], at: int, header: re.Match[str]) -> int | None
     return None if old or new or (more and not _is_unified(lines, at)) else at
 
 
-def _unified_end(lines: list[str], at: int) -> int:
+def _find_unified_end(lines: list[str], at: int) -> int:
     while at < len(lines):
         if lines[at].startswith("diff --git ") or _HEADER.fullmatch(lines[at]) or _is_boundary(lines[at]):
             return at
         if lines[at].rstrip() == "--" or (_is_unified(lines, at) and (lines[at + 2 :] or ["@@"])[0].startswith("@@")):
             return at
         match = _AT.fullmatch(lines[at])
-        at = (_counted_end(lines, at + 1, match) if match is not None else None) or at + 1
+        at = (_find_counted_end(lines, at + 1, match) if match is not None else None) or at + 1
     return at
 
 
-def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
+def _parse_git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
     """One file of a git diff, or of a diff without git's headers, and where it ends. None if nothing changes in it."""
     start = lines[at]
     at += start.startswith("diff --git ")
@@ -267,13 +267,13 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
         at += 1
     if at < len(lines) and lines[at].startswith(_BINARY):
         raise EditError(f"The patch changes a binary file, which apply_patch cannot do: {start[:200]!r}. Leave it out.")
-    path = _git_path(start)
+    path = _parse_git_path(start)
     names = None if path is None else (f"a/{path}", f"b/{path}")
     if has_names := _is_unified(lines, at):
-        names, at = (_path_in(lines[at], "a", path), _path_in(lines[at + 1], "b", path)), at + 2
+        names, at = (_parse_path(lines[at], "a", path), _parse_path(lines[at + 1], "b", path)), at + 2
     if "rename from" in headers and "rename to" in headers:
         names = (f"a/{_unquote(headers['rename from'])}", f"b/{_unquote(headers['rename to'])}")
-    end = _unified_end(lines, at) if has_names or (lines[at : at + 1] and lines[at].startswith("@@")) else at
+    end = _find_unified_end(lines, at) if has_names or (lines[at : at + 1] and lines[at].startswith("@@")) else at
     body = lines[at:end]
     if names is None:
         if body or headers.keys() - {"index"}:
@@ -296,13 +296,13 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
     return (None if nothing and start.startswith("diff --git ") else section), end
 
 
-def _path_in(line: str, prefix: str = "", git_path: str | None = None) -> str:
+def _parse_path(line: str, prefix: str = "", git_path: str | None = None) -> str:
     """The path of a line above the hunks. With this prefix, if it is the path that git names."""
     name = _unquote(line[4:].split("\t")[0].strip())
     return f"{prefix}/{git_path}" if git_path in (name, name.partition("/")[2]) else name
 
 
-def _git_path(header: str) -> str | None:
+def _parse_git_path(header: str) -> str | None:
     """The path that both names of a `diff --git` line are, as they stand or behind prefixes such as a/ and b/."""
     if not header.startswith("diff --git "):
         return None
@@ -318,18 +318,20 @@ def _unquote(name: str) -> str:
     if (match := _QUOTED.fullmatch(name)) is None:
         return name
 
-    def byte(escape: re.Match[bytes]) -> bytes:
+    def decode_byte(escape: re.Match[bytes]) -> bytes:
         code = escape[1]
         return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else _ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(byte, match[1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(decode_byte, match[1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
 def _parse_unified_section(old_path: str, new_path: str, lines: list[str], executable: bool | None) -> Section:
     if new_path == "/dev/null":
-        return Delete(clean_path(old_path.removeprefix("a/")), _hunks(lines))
+        return Delete(clean_path(old_path.removeprefix("a/")), _parse_hunks(lines))
     if old_path == "/dev/null":
         return Add(clean_path(new_path.removeprefix("b/")), _parse_new_file(new_path, lines), executable)
     if old_path.startswith("a/") and new_path.startswith("b/"):
         old_path, new_path = old_path[2:], new_path[2:]
-    return Update(clean_path(old_path), "" if old_path == new_path else clean_path(new_path), _hunks(lines), executable)
+    return Update(
+        clean_path(old_path), "" if old_path == new_path else clean_path(new_path), _parse_hunks(lines), executable
+    )

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.matching import MatchKind, SearchedText, Shift
 from treadle.adapters.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
-from treadle.adapters.tools.builtin.replacement import already_there, find_nearest
+from treadle.adapters.tools.builtin.replacement import find_existing_text, find_nearest
 from treadle.adapters.tools.builtin.text import BOM
 from treadle.errors import EditError
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 
 Read = Callable[[str], str | None]  # The text of a file by its path; None if there is none
 
@@ -25,17 +25,17 @@ class PatchPlan(msgspec.Struct, frozen=True):
     executable: dict[str, bool]  # Files that shall be executable, or not, regardless of their present mode
 
 
-def plan(patch: str, read: Read) -> PatchPlan:
+def plan_patch(patch: str, read: Read) -> PatchPlan:
     """EditError names the file, the hunk and the nearest text; then nothing of the patch may be applied."""
     new_texts: dict[str, str | None] = {}
     planned = PatchPlan(new_texts, {}, {})
 
-    def now(path: str) -> str | None:
+    def get_current_text(path: str) -> str | None:
         return new_texts[path] if path in new_texts else read(path)
 
     for section in parse(patch):
-        path, shown_path = section.path, inert(section.path)
-        text = now(path)
+        path, shown_path = section.path, escape_name(section.path)
+        text = get_current_text(path)
         match section:
             case Add(text=new):
                 if text is not None and text != new:
@@ -58,8 +58,10 @@ def plan(patch: str, read: Read) -> PatchPlan:
                     raise EditError(f"{shown_path}: the patch has no lines to change. Mark them with - and +.")
                 new = apply(text, section.hunks, shown_path)
                 if target and target != path:
-                    if now(target) is not None:
-                        raise EditError(f"{shown_path} cannot be moved to {inert(target)}: a file is there already.")
+                    if get_current_text(target) is not None:
+                        raise EditError(
+                            f"{shown_path} cannot be moved to {escape_name(target)}: a file is there already."
+                        )
                     new_texts[path] = None
                     planned.old_paths[target] = path
                 new_texts[target or path] = new
@@ -142,22 +144,22 @@ def _assemble(content: list[str], ends: list[bool | None], places: list[_HunkPla
 # -- where a hunk goes --------------------------------------------------------------------------------------------
 def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_HunkPlace], name: str) -> _HunkPlace:
     if all(line.mark == "+" for line in _trim_empty_lines(hunk.lines)):
-        return _insertion(body, total, hunk, name)
+        return _locate_insertion(body, total, hunk, name)
     for match_kind in _LEVELS:
-        for lines in _readings(hunk.lines):
+        for lines in _list_readings(hunk.lines):
             old = [line.text for line in lines if line.mark != "+"]
             places = [_HunkPlace(at, lines) for at in body.find_lines(old, match_kind)]
-            if places := _free(places, occupied, total):
+            if places := _select_free(places, occupied, total):
                 return _choose(body, total, hunk, places, name)
-    for lines in _readings(hunk.lines):
+    for lines in _list_readings(hunk.lines):
         old, new = ([line.text for line in lines if line.mark != excluded_mark] for excluded_mark in "+-")
         places = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
-        if places := _free(places, occupied, total):
+        if places := _select_free(places, occupied, total):
             return _choose(body, total, hunk, places, name)
-    raise EditError(_missing(body, hunk, name))
+    raise EditError(_explain_missing(body, hunk, name))
 
 
-def _readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
+def _list_readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
     """The lines as they are; without empty lines around them; and with lines that stay written without their space."""
     trimmed = _trim_empty_lines(lines)
     raw = tuple(PatchLine(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
@@ -169,7 +171,7 @@ def _trim_empty_lines(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
     return lines[filled[0] : filled[-1] + 1] if filled else ()
 
 
-def _free(places: list[_HunkPlace], occupied: list[_HunkPlace], total: int) -> list[_HunkPlace]:
+def _select_free(places: list[_HunkPlace], occupied: list[_HunkPlace], total: int) -> list[_HunkPlace]:
     """Places that no earlier hunk has changed, those behind the last one first. An empty file has no lines at all."""
     places = [place for place in places if place.end <= total]
     for earlier in occupied:
@@ -202,12 +204,12 @@ def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_H
 def _find_anchor_ends(body: SearchedText, anchors: tuple[str, ...]) -> list[int]:
     ends: list[int] = []
     for depth, anchor in enumerate(anchors):
-        at = _anchor_lines(body, anchor)
+        at = _find_anchor_lines(body, anchor)
         ends = at if not depth else sorted({i for end in ends if (i := next((i for i in at if i > end), -1)) >= 0})
     return ends
 
 
-def _anchor_lines(body: SearchedText, anchor: str) -> list[int]:
+def _find_anchor_lines(body: SearchedText, anchor: str) -> list[int]:
     """Lines that are the anchor, or else begin with it, or else contain it."""
     anchor = anchor.strip()
     lines = [line.strip() for line in body.lines]
@@ -217,7 +219,7 @@ def _anchor_lines(body: SearchedText, anchor: str) -> list[int]:
     return []
 
 
-def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _HunkPlace:
+def _locate_insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _HunkPlace:
     """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
     lines = _trim_empty_lines(hunk.lines)
     if hunk.at_end or (not hunk.anchors and hunk.hint is None):
@@ -235,10 +237,10 @@ def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _H
     )
 
 
-def _missing(body: SearchedText, hunk: PatchHunk, name: str) -> str:
+def _explain_missing(body: SearchedText, hunk: PatchHunk, name: str) -> str:
     lines = _trim_empty_lines(hunk.lines)
     old, new = ("\n".join(line.text for line in lines if line.mark != excluded_mark) for excluded_mark in "+-")
-    there = already_there(body, new) if old != new else 0
+    there = find_existing_text(body, new) if old != new else 0
     if there:
         return (
             f"{name}: its old lines were not found, but the new ones are already there, beginning in line {there}: "

@@ -5,14 +5,14 @@ counts lines, hashes, and keeps only the requested lines."""
 import hashlib
 
 from treadle.adapters.tools.builtin import base
-from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, WithContext, in_thread, parameters
-from treadle.adapters.tools.builtin.file_tool import keep, sha256
-from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal
+from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, WithContext, build_parameters, run_in_thread
+from treadle.adapters.tools.builtin.file_tool import compute_sha256, keep
+from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, describe_refusal
 from treadle.diff.changes import count
-from treadle.diff.encodings import visible
+from treadle.diff.encodings import escape_broken_bytes
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
-from treadle.ports.workspace import Workspace, inert
+from treadle.ports.workspace import Workspace, escape_name
 from treadle.protocol.content import KnownFile
 from treadle.protocol.tools import ShortForm, ToolSpec
 
@@ -30,7 +30,7 @@ class ReadFile(WithContext, ReadOnlyTool):
             ("path",),
             untold=("start_line", "end_line"),
         ),
-        parameters=parameters(
+        parameters=build_parameters(
             required=("path",),
             path=PATH,
             start_line={"type": "integer", "minimum": 1},
@@ -47,29 +47,29 @@ class ReadFile(WithContext, ReadOnlyTool):
         start, end = arguments.get("start_line") or 1, arguments.get("end_line") or 0
         if end and end < start:
             raise ToolError(f"end_line {end} comes before start_line {start}.")
-        outcome, data = await in_thread(_read, workspace, arguments["path"], start, end)
+        outcome, data = await run_in_thread(_read, workspace, arguments["path"], start, end)
         await keep(self._context.blobs, data)
         return outcome
 
 
 def _read(workspace: Workspace, given_path: str, start: int, end: int) -> tuple[Outcome, bytes | None]:
     """The result, and the bytes that the model has now seen if they are few enough to be kept."""
-    path = workspace.relative(given_path)
+    path = workspace.to_relative(given_path)
     status = workspace.stat(path)
     if status is None:
-        raise ToolError(base.not_there(workspace, path))
+        raise ToolError(base.describe_missing_path(workspace, path))
     if status.kind == "file" and status.size > MAX_FILE:
         return read_large(workspace, path, start, end), None
     data = workspace.read_bytes(path, MAX_FILE)
-    known_files = (KnownFile(path, sha256(data)),)
-    shown_path = inert(path)
-    text, summary = numbered_text(shown_path, decode(data, shown_path), start, end)
+    known_files = (KnownFile(path, compute_sha256(data)),)
+    shown_path = escape_name(path)
+    text, summary = format_numbered_text(shown_path, decode(data, shown_path), start, end)
     return Outcome(text, summary=summary, known_files=known_files), data
 
 
-def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[str, str]:
+def format_numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[str, str]:
     """The lines from `start` to `end` (0: the last) as the model sees them, and which. ToolError if there are none."""
-    lines, notes = _lines(file)
+    lines, notes = _split_lines(file)
     total = len(lines)
     if not total:
         return f"{shown_path} is empty (0 lines).", "0 lines"
@@ -83,8 +83,8 @@ def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[st
     return "\n".join([header, *body, *_note_rest(last, end_line)]), f"{last - start + 1} of {count(total, 'line')}"
 
 
-def _lines(file: Text) -> tuple[list[str], str]:
-    text = visible(file.text)
+def _split_lines(file: Text) -> tuple[list[str], str]:
+    text = escape_broken_bytes(file.text)
     notes = [NAMES[file.encoding]] if file.encoding != "utf-8" else []
     if text.startswith(BOM):
         text = text[1:]
@@ -146,7 +146,7 @@ class _Window:
             self._close()
             self._add(piece)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         if self._length:
             self._close()
 
@@ -169,25 +169,27 @@ class _Window:
 
 def read_large(workspace: Workspace, path: str, start: int, end: int) -> Outcome:
     """As read_file answers for smaller files; UTF-8 only."""
-    shown_path = inert(path)
+    shown_path = escape_name(path)
     window = _Window(start, end)
     total = hashlib.sha256()
     size, feeds, last = 0, 0, b""
-    for chunk in workspace.chunks(path):
+    for chunk in workspace.read_chunks(path):
         if not size and (b"\0" in chunk or chunk.startswith((b"\xff\xfe", b"\xfe\xff"))):
             status = workspace.stat(path)
-            raise ToolError(refusal(chunk, 0 if status is None else status.size, shown_path, "it contains NUL bytes"))
+            raise ToolError(
+                describe_refusal(chunk, 0 if status is None else status.size, shown_path, "it contains NUL bytes")
+            )
         window.feed(chunk)
         total.update(chunk)
         size += len(chunk)
         feeds += chunk.count(b"\n")
         last = chunk[-1:]
-    window.end()
+    window.finish()
     total_lines = feeds + (last not in (b"", b"\n"))
     if not window.lines:
         raise ToolError(f"{shown_path} has only {count(total_lines, 'line')}; start_line {start} is past its end.")
     until = start + len(window.lines) - 1
-    texts = [visible(line.decode(errors="surrogateescape")) for line in window.lines]
+    texts = [escape_broken_bytes(line.decode(errors="surrogateescape")) for line in window.lines]
     body = [f"{number}\t{text}" for number, text in enumerate(texts, start)]
     header = f"{shown_path} ({count(total_lines, 'line')}, {size:,} bytes), lines {start} to {until}"
     text = "\n".join([header, *body, *_note_rest(until, min(end or total_lines, total_lines))])

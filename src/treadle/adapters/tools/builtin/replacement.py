@@ -15,7 +15,14 @@ from itertools import accumulate, pairwise, takewhile
 import msgspec
 from msgspec.json import encode
 
-from treadle.adapters.tools.builtin.matching import LOOSE, MatchKind, SearchedText, TextSpan, places, plain_punctuation
+from treadle.adapters.tools.builtin.matching import (
+    LOOSE,
+    MatchKind,
+    SearchedText,
+    TextSpan,
+    find_offsets,
+    simplify_punctuation,
+)
 from treadle.adapters.tools.builtin.text import BOM
 from treadle.errors import EditError
 
@@ -50,7 +57,7 @@ def replace(text: str, old: str, new: str, replace_all: bool = False, line: int 
             "the file that are to change in old_str, and with what they shall be in new_str."
         )
     if "\n" not in text and "\r" in text and "\n" in old:  # lines that end in CR alone, as on old Macs
-        lf = replace(text.replace("\r", "\n"), _lf(old), _lf(new), replace_all, line)
+        lf = replace(text.replace("\r", "\n"), _to_lf(old), _to_lf(new), replace_all, line)
         match_kind: MatchKind = "line_endings" if lf.match_kind == "exact" else lf.match_kind
         return Replacement(lf.text.replace("\n", "\r"), match_kind, lf.count)
     made_exact = _replace_exact(text, old, new, replace_all, line)
@@ -91,13 +98,13 @@ def _replace_exact(text: str, old: str, new: str, replace_all: bool, line: int) 
     if "\r\n" in text and "\n" in old and "\r" not in old:
         # The same lines may also stand somewhere with CRLF: a model that writes LF does not choose between them.
         spans = SearchedText(text).find(old, "line_endings", every=replace_all)
-        if len(spans) > len(places(text, old, every=replace_all)):
+        if len(spans) > len(find_offsets(text, old, every=replace_all)):
             return None
     if not replace_all and text.find(old, first + 1) != -1:
-        first = _choose_start(text, places(text, old), old, "exact", line)
+        first = _choose_start(text, find_offsets(text, old), old, "exact", line)
     if text.startswith(BOM):  # the mark at the beginning of a file is neither lost nor doubled
         new = (BOM if old.startswith(BOM) else "") + new.removeprefix(BOM)
-    if _lf(old) != _lf(new):  # otherwise the line endings are what is to be changed
+    if _to_lf(old) != _to_lf(new):  # otherwise the line endings are what is to be changed
         new = _fit_endings(text, first, first + len(old), new, keep_mixed="\n" in old)
     if replace_all:
         return Replacement(text.replace(old, new), "exact", text.count(old))
@@ -118,7 +125,7 @@ _Match = tuple[MatchKind, list[TextSpan], str, str]  # How spans were found, and
 def _find_loose(body: SearchedText, old: str, new: str, every: bool, is_marked: bool) -> _Match | None:
     """The levels after the exact one; the first that finds anything decides. `is_marked`: `old` began with a mark."""
     for match_kind in LOOSE:
-        spans = body.find(old, match_kind, every=every) if is_marked or body.worth(old, match_kind) else []
+        spans = body.find(old, match_kind, every=every) if is_marked or body.can_find_more(old, match_kind) else []
         if spans:
             return match_kind, spans, old, new
     spans = _find_shifted(body, old, new)
@@ -143,7 +150,7 @@ def _find_shifted(body: SearchedText, old: str, new: str) -> list[TextSpan]:
 
 def _find_unnumbered(body: SearchedText, old: str, new: str) -> _Match | None:
     """The same without the line numbers of read_file, if there can be no doubt that they are such."""
-    bare, new_bare = without_numbers(old), without_numbers(new)
+    bare, new_bare = strip_line_numbers(old), strip_line_numbers(new)
     if bare is None or not bare.text.strip():
         return None
     if new_bare is None and any(map(_NUMBERED.match, new.split("\n"))):
@@ -152,7 +159,7 @@ def _find_unnumbered(body: SearchedText, old: str, new: str) -> _Match | None:
     spans = body.find(bare.text, "line_endings")
     if bare.text == bare_new or len(spans) != 1:
         return None
-    if not bare.several and body.line_at(spans[0].start) + 1 != bare.first:
+    if not bare.several and body.find_line_number(spans[0].start) + 1 != bare.first:
         return None
     return "line_numbers", spans, bare.text, bare_new
 
@@ -163,7 +170,7 @@ class Bare(msgspec.Struct, frozen=True):
     several: bool
 
 
-def without_numbers(text: str) -> Bare | None:
+def strip_line_numbers(text: str) -> Bare | None:
     """The passage without its line numbers, if every line has one and they count up; None otherwise."""
     lines = text.split("\n")
     last = [""] if len(lines) > 1 and not lines[-1] else []
@@ -185,12 +192,12 @@ def _fit_endings(text: str, start: int, end: int, new: str, *, keep_mixed: bool 
     if "\n" not in new:
         return new
     if "\r" not in text:
-        return _lf(new) if "\n" in text else new
+        return _to_lf(new) if "\n" in text else new
     feeds, returns = text.count("\n"), text.count("\r\n")
     if not feeds:
-        return _lf(new).replace("\n", "\r")
+        return _to_lf(new).replace("\n", "\r")
     if returns in (0, feeds):
-        return _lf(new).replace("\n", "\r\n") if returns else _lf(new)
+        return _to_lf(new).replace("\n", "\r\n") if returns else _to_lf(new)
     if keep_mixed:
         return new
     endings = re.findall(r"\r?\n", text[start:end])
@@ -198,11 +205,11 @@ def _fit_endings(text: str, start: int, end: int, new: str, *, keep_mixed: bool 
         feed = text.find("\n", start)
         feed = text.rfind("\n", 0, start) if feed == -1 else feed
         endings = ["\r\n" if text[feed - 1 : feed] == "\r" else "\n"]
-    *pieces, last = _lf(new).split("\n")
+    *pieces, last = _to_lf(new).split("\n")
     return "".join(piece + endings[min(i, len(endings) - 1)] for i, piece in enumerate(pieces)) + last
 
 
-def _lf(text: str) -> str:
+def _to_lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
@@ -239,7 +246,7 @@ def _find_lines(text: str, starts: list[int], old: str) -> list[int]:
 
 # -- no occurrence ------------------------------------------------------------------------------------------------
 def _explain_not_found(body: SearchedText, old: str, new: str) -> str:
-    if there := already_there(body, new):
+    if there := find_existing_text(body, new):
         return (
             f"old_str was not found, but new_str is already there, in line {there}: the edit seems to be already "
             "applied."
@@ -252,9 +259,9 @@ def _explain_not_found(body: SearchedText, old: str, new: str) -> str:
     }
     for plain, advice in readings.items():
         if plain != old and (spans := body.find(plain, "trailing_space")):
-            number = body.line_at(spans[0].start) + 1
+            number = body.find_line_number(spans[0].start) + 1
             return f"old_str was not found as it is, but its text stands in line {number} {advice}"
-    bare = without_numbers(old)
+    bare = strip_line_numbers(old)
     if bare is None:
         return f"old_str was not found. {find_nearest(body, old)}"
     return (
@@ -263,13 +270,13 @@ def _explain_not_found(body: SearchedText, old: str, new: str) -> str:
     )
 
 
-def already_there(body: SearchedText, new: str) -> int:
+def find_existing_text(body: SearchedText, new: str) -> int:
     """The line, from 1, where the new text already stands; 0 if it does not, or if that means nothing."""
     bare = new.strip()
     spans = body.find(new, "trailing_space") if bare else []
     if not spans or (len(spans) > 1 and len(bare) < 4):
         return 0
-    return body.line_at(spans[0].start + len(new) - len(new.lstrip("\r\n"))) + 1
+    return body.find_line_number(spans[0].start + len(new) - len(new.lstrip("\r\n"))) + 1
 
 
 _WORD = re.compile(r"\w{2,40}")
@@ -324,7 +331,7 @@ def _find_place(body: SearchedText, passage_lines: list[str]) -> int | None:
     best, at = 0.0, None
     for place, _ in _count_votes(body, passage_lines).most_common(4):
         ratios = [
-            _ratio(line, body.lines[place + i] if 0 <= place + i < len(body.lines) else "")
+            _compute_likeness(line, body.lines[place + i] if 0 <= place + i < len(body.lines) else "")
             for i, line in [(i, line) for i, line in enumerate(passage_lines) if line.strip()][:_LINES_LIKENED]
         ]
         likeness = sum(ratios) / max(1, len(ratios))
@@ -360,14 +367,14 @@ def _count_votes(body: SearchedText, passage_lines: list[str]) -> Counter[int]:
         while at != -1 and len(offsets) < _PLACES_OF_A_WORD:
             offsets.append(at)
             at = body.text.find(word, at + len(word))
-        for line in set(map(body.line_at, offsets)):
+        for line in set(map(body.find_line_number, offsets)):
             votes[line - words[word]] += round(1_000 * len(word) / len(offsets))
     return votes
 
 
-def _ratio(one: str, second: str) -> float:
+def _compute_likeness(one: str, second: str) -> float:
     """How like two lines are, 0 to 1, indentation aside."""
-    one, second = plain_punctuation(one.strip()[:_WIDTH]), plain_punctuation(second.strip()[:_WIDTH])
+    one, second = simplify_punctuation(one.strip()[:_WIDTH]), simplify_punctuation(second.strip()[:_WIDTH])
     return 1.0 if one == second else difflib.SequenceMatcher(None, one, second, autojunk=False).ratio()
 
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin import base
-from treadle.adapters.tools.builtin.base import MAX_BYTES, PATH, WithContext, parameters
+from treadle.adapters.tools.builtin.base import MAX_BYTES, PATH, WithContext, build_parameters
 from treadle.adapters.tools.builtin.text import MAX_FILE
 from treadle.diff.changes import count
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
-from treadle.ports.workspace import MOST_FOUND, Child, FileMatches, Line, Matches, Query, Workspace, inert
+from treadle.ports.workspace import MOST_FOUND, Child, FileMatches, Line, Matches, Query, Workspace, escape_name
 from treadle.protocol.tools import ShortForm, ToolSpec
 
 
@@ -27,7 +27,7 @@ class FindFiles(WithContext, ReadOnlyTool):
             f"files count, what .gitignore names does not. At most {MOST_FOUND} paths."
         ),
         short=ShortForm("Find files by a glob such as *.py or src/**/*.ts.", ("pattern",), ("path",)),
-        parameters=parameters(
+        parameters=build_parameters(
             required=("pattern",),
             pattern={"type": "string", "minLength": 1, "description": "Matched against the path relative to `path`."},
             path=PATH | {"default": ".", "description": "The directory to look in."},
@@ -43,7 +43,7 @@ class FindFiles(WithContext, ReadOnlyTool):
         arguments = invocation.arguments
         workspace = self._context.workspace_of(*invocation.project)
         pattern, path = arguments["pattern"], arguments.get("path") or "."
-        return await base.in_stoppable_thread(
+        return await base.run_in_stoppable_thread(
             lambda stop: _find(workspace, pattern, path, bool(arguments.get("ignore_case")), stop)
         )
 
@@ -51,14 +51,14 @@ class FindFiles(WithContext, ReadOnlyTool):
 def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
     base.require(workspace, path)
     matches = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
-    lines = [inert(each) for each in matches.paths]
+    lines = [escape_name(each) for each in matches.paths]
     if not lines:
-        location = "" if path == "." else f" in {inert(path)}"
+        location = "" if path == "." else f" in {escape_name(path)}"
         word = pattern.rpartition("/")[2]
-        example = f' with "pattern": "{inert(word)}"' if word.replace("_", "").isalnum() else ""
+        example = f' with "pattern": "{escape_name(word)}"' if word.replace("_", "").isalnum() else ""
         lines = [
-            f"No file matches {inert(pattern)}{location}. Only names of files were looked at: to find text in files "
-            f"use grep_search{example}. Ignored files are left out, unless path is their folder."
+            f"No file matches {escape_name(pattern)}{location}. Only names of files were looked at: to find text in "
+            f"files use grep_search{example}. Ignored files are left out, unless path is their folder."
         ]
     if (more := matches.total - len(matches.paths)) > 0:
         lines.append(f"[{more:,} more files are not shown; use a narrower pattern or path]")
@@ -80,7 +80,7 @@ class ListDirectory(WithContext, ReadOnlyTool):
             f"At most {MAX_ENTRIES} entries."
         ),
         short=ShortForm("List the files of a directory.", (), ("path",)),
-        parameters=parameters(path=PATH | {"default": "."}),
+        parameters=build_parameters(path=PATH | {"default": "."}),
         read_only=True,
         idempotent=True,
         summary_argument="path",
@@ -88,23 +88,23 @@ class ListDirectory(WithContext, ReadOnlyTool):
 
     async def run(self, invocation: Invocation) -> Outcome:
         workspace = self._context.workspace_of(*invocation.project)
-        return await base.in_thread(_list, workspace, invocation.arguments.get("path") or ".")
+        return await base.run_in_thread(_list_directory, workspace, invocation.arguments.get("path") or ".")
 
 
-def _list(workspace: Workspace, path: str) -> Outcome:
+def _list_directory(workspace: Workspace, path: str) -> Outcome:
     base.require(workspace, path)
     children = sorted(workspace.listdir(path), key=lambda child: child.name)
-    shown_path = inert(workspace.relative(path))
+    shown_path = escape_name(workspace.to_relative(path))
     entry_count = f"{len(children):,} {'entry' if len(children) == 1 else 'entries'}"
-    lines = [f"{shown_path}/ ({entry_count})", *(_line(child) for child in children[:MAX_ENTRIES])]
+    lines = [f"{shown_path}/ ({entry_count})", *(_format_child(child) for child in children[:MAX_ENTRIES])]
     if len(children) > MAX_ENTRIES:
         lines.append(f"[{len(children) - MAX_ENTRIES:,} more entries are not shown]")
     return Outcome("\n".join(lines), summary=entry_count)
 
 
-def _line(child: Child) -> str:
-    name = inert(child.name)
-    target = f" -> {inert(child.target)}" if child.kind == "link" else ""
+def _format_child(child: Child) -> str:
+    name = escape_name(child.name)
+    target = f" -> {escape_name(child.target)}" if child.kind == "link" else ""
     return name + {"directory": "/", "link": target, "other": " (not a regular file)", "file": ""}[child.kind]
 
 
@@ -127,7 +127,7 @@ class GrepSearch(WithContext, ReadOnlyTool):
             "files, and how many more there are."
         ),
         short=ShortForm("Search the lines of files with a regular expression.", ("pattern",), ("path",)),
-        parameters=parameters(
+        parameters=build_parameters(
             required=("pattern",),
             pattern={"type": "string", "minLength": 1, "description": "A regular expression; see literal."},
             path=PATH | {"default": ".", "description": "The directory or file to search."},
@@ -162,40 +162,47 @@ class GrepSearch(WithContext, ReadOnlyTool):
             texts=output == "content",
             most=MAX_MATCHES if output == "content" else MAX_FILES,
         )
-        secrets = await base.in_thread(self._context.secrets, invocation)
-        return await base.in_stoppable_thread(lambda stop: _search(workspace, query, output, stop, frozenset(secrets)))
+        secrets = await base.run_in_thread(self._context.secrets, invocation)
+        return await base.run_in_stoppable_thread(
+            lambda stop: _search_files(workspace, query, output, stop, frozenset(secrets))
+        )
 
 
-def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event, secrets: frozenset[str]) -> Outcome:
+def _search_files(
+    workspace: Workspace, query: Query, output: str, stop: threading.Event, secrets: frozenset[str]
+) -> Outcome:
     base.require(workspace, query.path)
     matches, correction = workspace.search(query, stop), list[str]()
-    if not matches.files and (inside := _inside_folder(workspace, query)) is not None:
+    if not matches.files and (inside := _correct_query(workspace, query)) is not None:
         matches = workspace.search(inside, stop)
-        correction = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
-    matches, hidden_paths = _without(matches, secrets)
+        correction = [
+            f"No matches for {escape_name(query.pattern)}; "
+            f"for {escape_name(inside.pattern)} in {escape_name(inside.path)}:"
+        ]
+    matches, hidden_paths = _remove_secrets(matches, secrets)
     summary = f"{matches.total:,} match{'' if matches.total == 1 else 'es'} in {count(matches.total_files, 'file')}"
-    late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden_paths]
+    late = [f"[not searched, because it may hold secrets: {escape_name(path)}]" for path in hidden_paths]
     late += [] if matches.complete else ["[the search took too long and was stopped; there may be more matches]"]
     if matches.too_large:
-        limit, names = f"larger than {MAX_FILE // 1_000_000} MB", ", ".join(map(inert, matches.too_large))
+        limit, names = f"larger than {MAX_FILE // 1_000_000} MB", ", ".join(map(escape_name, matches.too_large))
         late.append(f"[not searched, because {limit}: {names}; use run_command with grep for them]")
     if matches.other_encoding:
-        names = ", ".join(map(inert, matches.other_encoding))
+        names = ", ".join(map(escape_name, matches.other_encoding))
         late.append(f"[not searched, because this pattern cannot be used for UTF-32: {names}; use a simpler one]")
     if matches.unreadable:
         noun = "file or folder" if matches.unreadable == 1 else "files and folders"
         late.append(f"[{matches.unreadable:,} {noun} could not be read and so not searched: no permission]")
     if not matches.files:
-        location = "" if query.path == "." else f" in {inert(query.path)}"
-        only = f" in files that match {inert(query.include)}" if query.include else ""
-        hint = " To see that file use read_file." if _kind(workspace, query.path) == "file" else ""
-        text = f"No matches for {inert(query.pattern)}{location}{only}.{hint}"
+        location = "" if query.path == "." else f" in {escape_name(query.path)}"
+        only = f" in files that match {escape_name(query.include)}" if query.include else ""
+        hint = " To see that file use read_file." if _find_kind(workspace, query.path) == "file" else ""
+        text = f"No matches for {escape_name(query.pattern)}{location}{only}.{hint}"
         return Outcome("\n".join([text, *late]), summary=summary)
     if output == "content":
-        shown_count, parts = _contents(matches.files)
+        shown_count, parts = _format_contents(matches.files)
         more_count, noun = matches.total - shown_count, "matches"
     else:
-        parts = [inert(each.path) + (f": {each.count:,}" if output == "count" else "") for each in matches.files]
+        parts = [escape_name(each.path) + (f": {each.count:,}" if output == "count" else "") for each in matches.files]
         more_count, noun = matches.total_files - len(matches.files), "files"
     more = (
         [f"[{more_count:,} more {noun} are not shown; narrow the pattern, path or include]"] if more_count > 0 else []
@@ -203,7 +210,7 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     return Outcome("\n".join([*correction, summary, *parts, *more, *late]), summary=summary)
 
 
-def _without(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
+def _remove_secrets(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
     hidden_files = [each for each in matches.files if each.path in secrets]
     files = tuple(each for each in matches.files if each.path not in secrets)
     total = matches.total - sum(each.count for each in hidden_files)
@@ -211,30 +218,30 @@ def _without(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[s
     return replace(matches, files=files, total=total, total_files=total_files), [each.path for each in hidden_files]
 
 
-def _kind(workspace: Workspace, path: str) -> str:
+def _find_kind(workspace: Workspace, path: str) -> str:
     with suppress(ToolError):
         if path and (status := workspace.stat(path)) is not None:
             return status.kind
     return ""
 
 
-def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
+def _correct_query(workspace: Workspace, query: Query) -> Query | None:
     """The query that a small model meant by one with a folder before the text, as in a path, or in place of a glob."""
     folder, _, remainder = query.pattern.rpartition("/")
     corrected = query
-    if _kind(workspace, query.include) == "directory":
+    if _find_kind(workspace, query.include) == "directory":
         corrected = replace(corrected, path=query.include, include="")
-    if remainder and _kind(workspace, folder) == "directory":
+    if remainder and _find_kind(workspace, folder) == "directory":
         corrected = replace(corrected, path=folder, pattern=remainder)
     return corrected if corrected != query else None
 
 
-def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
+def _format_contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
     shown_count, size = 0, 0
     parts: list[str] = []
     for file in files:
-        heading = inert(file.path)
-        for text, matches in _pieces(file):
+        heading = escape_name(file.path)
+        for text, matches in _iterate_pieces(file):
             size += len(heading.encode()) + len(text.encode()) + 2
             if size > MAX_BYTES:
                 return shown_count, parts
@@ -244,7 +251,7 @@ def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
     return shown_count, parts
 
 
-def _pieces(file: FileMatches) -> Iterator[tuple[str, int]]:
+def _iterate_pieces(file: FileMatches) -> Iterator[tuple[str, int]]:
     """Lines that follow each other, as text, and how many of them match; without context all matches are one piece."""
     pieces: list[list[Line]] = []
     has_context = any(line.column < 0 for line in file.lines)

@@ -53,24 +53,24 @@ def describe(head: bytes) -> str:
         kind = {b"WEBP": "a WebP image", b"WAVE": "a WAV file"}.get(head[8:12], "")
     if head[4:8] == b"ftyp":
         kind = "an AVIF image" if head[8:12] == b"avif" else "an MP4 or similar media file"
-    size = _pixels(head) if kind else None
+    size = _parse_pixel_size(head) if kind else None
     return f"{kind} of {size[0]:,} x {size[1]:,} pixels" if size else kind
 
 
-def _pixels(head: bytes) -> tuple[int, int] | None:
+def _parse_pixel_size(head: bytes) -> tuple[int, int] | None:
     with suppress(struct.error, IndexError):
         if head.startswith(b"\x89PNG"):
             return struct.unpack(">II", head[16:24])
         if head.startswith(b"GIF8"):
             return struct.unpack("<HH", head[6:10])
         if head[8:12] == b"WEBP":
-            return _webp(head)
+            return _parse_webp_size(head)
         if head.startswith(b"\xff\xd8"):
-            return _jpeg(head)
+            return _parse_jpeg_size(head)
     return None
 
 
-def _webp(head: bytes) -> tuple[int, int] | None:
+def _parse_webp_size(head: bytes) -> tuple[int, int] | None:
     match head[12:16]:
         case b"VP8 ":
             width, height = struct.unpack("<HH", head[26:30])
@@ -83,7 +83,7 @@ def _webp(head: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _jpeg(head: bytes) -> tuple[int, int] | None:
+def _parse_jpeg_size(head: bytes) -> tuple[int, int] | None:
     """From the first frame header; segments before it are skipped by their lengths."""
     at = 2
     while at < len(head) - 9:
@@ -150,7 +150,7 @@ def decode(data: bytes, path: str) -> Text:
         control_count = len(head) - len(head.translate(None, _CONTROL))
         is_text = b"\0" not in data and not describe(data) and control_count / max(1, len(head)) <= 0.02
     if not is_text:
-        raise ToolError(refusal(data, len(data), path, reason))
+        raise ToolError(describe_refusal(data, len(data), path, reason))
     return text or Text(*decode_bytewise(data))
 
 
@@ -171,7 +171,7 @@ def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
         raise ToolError(message) from None
 
 
-def refusal(head: bytes, size: int, path: str, reason: str) -> str:
+def describe_refusal(head: bytes, size: int, path: str, reason: str) -> str:
     kind = describe(head)
     if kind:
         return f"{path} is {kind} ({size:,} bytes), not text."

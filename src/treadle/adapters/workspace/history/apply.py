@@ -17,15 +17,22 @@ from typing import Literal
 
 import msgspec
 
-from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch, passing_file
+from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch, make_unnamed_file
 from treadle.adapters.workspace.history.staging import StagingFolder
-from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_folder, parts_of, reading, signature
+from treadle.adapters.workspace.history.states import (
+    Folders,
+    SeenFiles,
+    hold_file,
+    is_folder,
+    make_signature,
+    split_path,
+)
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import FEW, Freeing, sync_all
-from treadle.adapters.workspace.paths.entries import LIST, closing_fd, lstat
-from treadle.base.file_system import faultpoint, sync_folder
+from treadle.adapters.workspace.paths.entries import LIST, hold_fd, lstat
+from treadle.base.file_system import reach_faultpoint, sync_folder
 from treadle.errors import ToolError
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path, encode_path
 
 Standing = Literal["before", "after", "half", "other"]
@@ -54,13 +61,13 @@ class Surveyor:
 
     def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
         """In the order of paths: folders before what is in them."""
-        changes = sorted(changes, key=lambda change: parts_of(change.path))
+        changes = sorted(changes, key=lambda change: split_path(change.path))
         stats = {change.path: self._folders.lstat(change.path) for change in changes}
         removed_paths = {change.path for change in changes if change.after is None or change.after.kind != "directory"}
         progress = []
         for change in changes:
             stat = stats[change.path]
-            standing = self._standing(change, stat)
+            standing = self._assess_standing(change, stat)
             reason = CHANGED if standing == "other" else ""
             goes = standing in ("before", "half") and change.path in removed_paths and _is_folder(stat)
             if goes and (foreign := self._find_foreign(change.path, removed_paths)):
@@ -69,18 +76,20 @@ class Surveyor:
         self._folders.forget()
         return progress
 
-    def _standing(self, change: FileChange, stat: os.stat_result | None) -> Standing:
+    def _assess_standing(self, change: FileChange, stat: os.stat_result | None) -> Standing:
         if self._batch is not None:
             standing = self._find_standing(change, stat, self._batch)
-            is_half_made = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
+            is_half_made = (
+                self._tried and standing == "other" and change.before is None and is_mode_pending(change, stat)
+            )
             return "half" if is_half_made else standing
-        if self._folders.matches(change.path, change.after):
+        if self._folders.matches_state(change.path, change.after):
             return "after"
-        if self._folders.matches(change.path, change.before):
+        if self._folders.matches_state(change.path, change.before):
             return "before"
         # An entry may have been removed so that a folder can take its place, or the other way round.
         replaced = change.before and change.after and is_folder(change.before) != is_folder(change.after)
-        return "half" if mode_pending(change, stat) or (stat is None and replaced) else "other"
+        return "half" if is_mode_pending(change, stat) or (stat is None and replaced) else "other"
 
     def _find_standing(self, change: FileChange, stat: os.stat_result | None, batch: StoreBatch) -> Standing:
         old_state, new_state = change.before, change.after
@@ -92,21 +101,23 @@ class Surveyor:
             if data is not None:
                 return "before"
         if old_state is None or old_state.kind != "file" or same_bytes:
-            if self._folders.matches(change.path, old_state):
+            if self._folders.matches_state(change.path, old_state):
                 return "before"
-            return "after" if self._folders.matches(change.path, new_state) else "other"
-        now = self._folders.look(change.path, batch)
+            return "after" if self._folders.matches_state(change.path, new_state) else "other"
+        now = self._folders.read_state(change.path, batch)
         return "before" if now == old_state else "after" if now == new_state else "other"
 
     def _find_foreign(self, path: str, removed_paths: set[str]) -> str:
         """Something in a folder that is to go which does not go itself."""
-        with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
+        with hold_fd(os.open(".", LIST, dir_fd=self._folders.hold_folder(split_path(path)))) as fd:
             names = os.listdir(fd)
         above = decode_path(path)
-        return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in removed_paths), "")
+        return next(
+            (escape_name(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in removed_paths), ""
+        )
 
 
-def mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
+def is_mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
     """True for a folder that was made or opened for the changes in it, and gets its mode at the end. A folder that
     inherits the group of the folder above has that bit from the beginning."""
     if stat is None or not st.S_ISDIR(stat.st_mode):
@@ -120,16 +131,16 @@ def _is_folder(stat: os.stat_result | None) -> bool:
     return stat is not None and st.S_ISDIR(stat.st_mode)
 
 
-def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str, int]:
+def find_closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str, int]:
     """Folders in which something changes although their own modes forbid that to their owner."""
     if os.geteuid() == 0:
         return {}
-    above = {parts_of(change.path)[:-1] for change in changes}
+    above = {split_path(change.path)[:-1] for change in changes}
     above |= {parts[:length] for parts in above for length in range(len(parts))}
     closed_modes: dict[str, int] = {}
     for parts in sorted(above):
         try:
-            owner, mode = os.fstat(folders.at(parts)).st_uid, folders.mode(parts)
+            owner, mode = os.fstat(folders.hold_folder(parts)).st_uid, folders.get_mode(parts)
         except OSError:
             continue
         if owner == os.geteuid() and mode & _OPEN != _OPEN:
@@ -153,7 +164,7 @@ class ContentSource(ABC):
     def let_go(self, paths: Iterable[str]) -> None:  # noqa: B027 - most have lent nothing
         """These have become the project's own: they have no other name any more."""
 
-    def mtime_ns(self, path: str) -> int:
+    def read_mtime_ns(self, path: str) -> int:
         """The time that the file shall have; 0: whenever it is written."""
         return 0
 
@@ -177,8 +188,8 @@ class GivenContent(ContentSource):
 
     def open(self, path: str, state: FileState) -> int:
         if state.digest not in self._contents:
-            raise ToolError(f"The new bytes of {inert(decode_path(path))} are not at hand; nothing was changed.")
-        return passing_file(self._contents[state.digest])
+            raise ToolError(f"The new bytes of {escape_name(decode_path(path))} are not at hand; nothing was changed.")
+        return make_unnamed_file(self._contents[state.digest])
 
 
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
@@ -217,68 +228,73 @@ class ChangeApplier:
         with self.source.lend() as lent:
             for each in self._open:
                 new_state, name = each.change.after, self._numbers[each.change.path]
-                if new_state is None or new_state.kind == "directory" or _mode_only(each) or self._stage.has(name):
+                if (
+                    new_state is None
+                    or new_state.kind == "directory"
+                    or _is_mode_only(each)
+                    or self._stage.has_entry(name)
+                ):
                     continue
                 if new_state.kind == "file":
-                    self._ready(each, new_state, name, lent)
+                    self._stage_file(each, new_state, name, lent)
                 elif new_state.kind in ("link", "fifo"):
-                    (self._stage.link if new_state.kind == "link" else self._stage.fifo)(name, new_state)
+                    (self._stage.add_link if new_state.kind == "link" else self._stage.add_fifo)(name, new_state)
                 else:
-                    shown_path = inert(decode_path(each.change.path))
+                    shown_path = escape_name(decode_path(each.change.path))
                     raise ToolError(f"{shown_path} is a socket or device, which cannot be made.")
         synced_device = self._stage.sync(names=lasting)
-        faultpoint("transaction.ready")
+        reach_faultpoint("transaction.ready")
         return synced_device
 
-    def _ready(self, each: PathProgress, new_state: FileState, name: str, lent: Folders | None) -> None:
+    def _stage_file(self, each: PathProgress, new_state: FileState, name: str, lent: Folders | None) -> None:
         path, old_state = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
         if old_state is not None and old_state.digest == new_state.digest:  # another mode; other names keep theirs
-            with reading(*self._folders.of(path)) as source:
-                self._stage.file(name, source, new_state, self.source.mtime_ns(path), old)
+            with hold_file(*self._folders.locate(path)) as source:
+                self._stage.add_file(name, source, new_state, self.source.read_mtime_ns(path), old)
             return
-        if lent is not None and self._stage.adopt(name, *lent.of(path), new_state, old):
+        if lent is not None and self._stage.adopt(name, *lent.locate(path), new_state, old):
             self.adopted.append(path)
             return
-        with closing_fd(self.source.open(path, new_state)) as source:
-            self._stage.file(name, source, new_state, self.source.mtime_ns(path), old)
+        with hold_fd(self.source.open(path, new_state)) as source:
+            self._stage.add_file(name, source, new_state, self.source.read_mtime_ns(path), old)
 
     def make(self, closed_modes: Mapping[str, int]) -> list[FileConflict]:
         """`closed_modes` are folders that must be opened for it, with the modes that they get back."""
         final_modes = self._open_up(closed_modes)
         with self._freeing:
             # Entries that must be gone before others can take their place: files, then folders from the bottom up.
-            going = [each for each in self._open if _goes(each)]
+            going = [each for each in self._open if _needs_removal(each)]
             folders = [each for each in reversed(going) if is_folder(each.change.before)]
             for each in (*(each for each in going if not is_folder(each.change.before)), *folders):
-                self._step(each, self._remove)
+                self._run_step(each, self._remove)
             self._folders.forget()
             for each in self._open:
                 if is_folder(each.change.after) and not is_folder(each.change.before):
-                    self._step(each, self._mkdir)
+                    self._run_step(each, self._mkdir)
             for each in self._open:
                 if each.change.after is not None and each.change.after.kind != "directory":
-                    self._step(each, self._put)
+                    self._run_step(each, self._put)
             self._touch()
             self._close_again(final_modes)
             self._sync()
         return self._conflicts
 
-    def _step(self, each: PathProgress, step: Callable[[PathProgress, int, str], None]) -> None:
+    def _run_step(self, each: PathProgress, step: Callable[[PathProgress, int, str], None]) -> None:
         path = each.change.path
         try:
-            folder, name = self._folders.of(path)
+            folder, name = self._folders.locate(path)
             step(each, folder, name)
         except OSError as error:
             if error.errno not in _IN_THE_WAY:
                 raise
             self._conflicts.append(FileConflict(path, CHANGED))
-        self._touched[parts_of(path)[:-1]] = None
+        self._touched[split_path(path)[:-1]] = None
 
     def _check_unchanged(self, each: PathProgress, folder: int, name: str) -> bool:
         """True if an entry is unchanged since the survey, by its signature or content; else record a conflict."""
-        same = signature(lstat(folder, name)) == signature(each.stat)
-        if same or self._folders.matches(each.change.path, each.change.before):
+        same = make_signature(lstat(folder, name)) == make_signature(each.stat)
+        if same or self._folders.matches_state(each.change.path, each.change.before):
             return True
         self._conflicts.append(FileConflict(each.change.path, CHANGED))
         return False
@@ -286,16 +302,16 @@ class ChangeApplier:
     def _remove(self, each: PathProgress, folder: int, name: str) -> None:
         if is_folder(each.change.before):
             os.rmdir(name, dir_fd=folder)
-            faultpoint("transaction.folder_removed")
+            reach_faultpoint("transaction.folder_removed")
         elif self._check_unchanged(each, folder, name):
             self._freeing.hold(name, folder)
             os.unlink(name, dir_fd=folder)
-            faultpoint("transaction.removed")
+            reach_faultpoint("transaction.removed")
 
     def _mkdir(self, each: PathProgress, folder: int, name: str) -> None:
         if each.standing != "half" or not _is_folder(lstat(folder, name)):
             os.mkdir(name, 0o700, dir_fd=folder)
-            faultpoint("transaction.folder_made")
+            reach_faultpoint("transaction.folder_made")
 
     def _put(self, each: PathProgress, folder: int, name: str) -> None:
         change = each.change
@@ -303,25 +319,25 @@ class ChangeApplier:
         new = change.before is None or change.before.kind == "directory"  # which was removed before
         if each.standing == "before" and not new and not self._check_unchanged(each, folder, name):
             return
-        if _mode_only(each):
+        if _is_mode_only(each):
             entries.chmod(folder, name, change.after.mode)
             with suppress(OSError, ToolError):
-                if time := self.source.mtime_ns(change.path):
+                if time := self.source.read_mtime_ns(change.path):
                     os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
         else:
             if not new:
                 self._freeing.hold(name, folder)
             self._stage.put(self._numbers[change.path], folder, name, new=new)
-        faultpoint("transaction.put")
+        reach_faultpoint("transaction.put")
 
     def _open_up(self, closed_modes: Mapping[str, int]) -> dict[str, int]:
         """Open folders from the top down. Which modes folders have in the end, by path."""
         modes = dict(closed_modes)
-        for path in sorted(closed_modes, key=_folder_parts):
+        for path in sorted(closed_modes, key=_split_folder_path):
             with suppress(OSError):  # it was removed before the crash
-                parts = _folder_parts(path)
-                self._folders.set_mode(parts, self._folders.mode(parts) | st.S_IRWXU)
-                faultpoint("transaction.opened")
+                parts = _split_folder_path(path)
+                self._folders.set_mode(parts, self._folders.get_mode(parts) | st.S_IRWXU)
+                reach_faultpoint("transaction.opened")
         for change in (each.change for each in self._found if each.standing != "other"):
             modes.pop(change.path, None)
             if change.after is not None and change.after.kind == "directory":
@@ -331,17 +347,17 @@ class ChangeApplier:
     def _close_again(self, modes: Mapping[str, int]) -> None:
         """Modes of folders from the bottom up: one may close what lies below it."""
         conflict_paths = {conflict.path for conflict in self._conflicts}
-        paths = {path: _folder_parts(path) for path in modes if path not in conflict_paths}
+        paths = {path: _split_folder_path(path) for path in modes if path not in conflict_paths}
         for path in sorted(paths, key=lambda path: paths[path], reverse=True):
             try:
-                is_set = self._folders.mode(paths[path]) == modes[path]
+                is_set = self._folders.get_mode(paths[path]) == modes[path]
             except OSError as error:
                 if error.errno not in _IN_THE_WAY:
                     raise
                 continue
             if not is_set:
                 self._folders.set_mode(paths[path], modes[path])
-                faultpoint("transaction.mode_set")
+                reach_faultpoint("transaction.mode_set")
         self._folders.forget()
 
     def _touch(self) -> None:
@@ -350,21 +366,21 @@ class ChangeApplier:
             for path, time in self.source.list_touched_files():
                 status = self._folders.lstat(path)
                 if status is not None and st.S_ISREG(status.st_mode):
-                    folder, name = self._folders.of(path)
+                    folder, name = self._folders.locate(path)
                     os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(()))) as fd:
+            with hold_fd(os.open(".", LIST, dir_fd=self._folders.hold_folder(()))) as fd:
                 sync_all(fd)
         else:
             for parts in self._touched:
                 with suppress(FileNotFoundError, NotADirectoryError):
-                    sync_folder(".", self._folders.at(parts))
-        faultpoint("transaction.synced")
+                    sync_folder(".", self._folders.hold_folder(parts))
+        reach_faultpoint("transaction.synced")
 
 
-def _mode_only(each: PathProgress) -> bool:
+def _is_mode_only(each: PathProgress) -> bool:
     """True if only the mode changes, and the file has no other name outside the changes."""
     old_state, new_state = each.change.before, each.change.after
     has_other_names = each.stat is not None and not _is_folder(each.stat) and each.stat.st_nlink != 1
@@ -374,7 +390,7 @@ def _mode_only(each: PathProgress) -> bool:
     return same_file or old_state.kind in ("directory", "fifo")
 
 
-def _goes(each: PathProgress) -> bool:
+def _needs_removal(each: PathProgress) -> bool:
     """True if an entry must be removed before another can take its place, and is still there."""
     old_state, new_state = each.change.before, each.change.after
     if old_state is None or each.stat is None or is_folder(old_state) != st.S_ISDIR(each.stat.st_mode):
@@ -382,9 +398,9 @@ def _goes(each: PathProgress) -> bool:
     return new_state is None or is_folder(old_state) != is_folder(new_state)
 
 
-def _folder_parts(path: str) -> tuple[str, ...]:
-    return () if path == "." else parts_of(path)
+def _split_folder_path(path: str) -> tuple[str, ...]:
+    return () if path == "." else split_path(path)
 
 
-def backwards(changes: Sequence[FileChange]) -> list[FileChange]:
+def reverse_changes(changes: Sequence[FileChange]) -> list[FileChange]:
     return [FileChange(each.path, "modified", before=each.after, after=each.before) for each in changes]

@@ -21,18 +21,25 @@ import msgspec
 
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch
-from treadle.adapters.workspace.history.git_index import git_fingerprint
-from treadle.adapters.workspace.history.states import reading, state_of
-from treadle.adapters.workspace.history.trees import Tree, changes, left_in, read_tree, update_tree, write_tree
+from treadle.adapters.workspace.history.git_index import compute_git_fingerprint
+from treadle.adapters.workspace.history.states import hold_file, read_path_state
+from treadle.adapters.workspace.history.trees import (
+    Tree,
+    compare_trees,
+    find_uncaptured,
+    read_tree,
+    update_tree,
+    write_tree,
+)
 from treadle.adapters.workspace.history.walk import GIT, Walk
-from treadle.adapters.workspace.paths.durable import digest_of
-from treadle.adapters.workspace.paths.entries import Missing, closing_fd
+from treadle.adapters.workspace.paths.durable import compute_digest
+from treadle.adapters.workspace.paths.entries import Missing, hold_fd
 from treadle.adapters.workspace.root import Root
-from treadle.base.file_system import create_file, faultpoint, path_below, replace_file, sync_folder
-from treadle.base.types import new_id
+from treadle.base.file_system import create_file, find_path_below, reach_faultpoint, replace_file, sync_folder
+from treadle.base.types import make_id
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import Effect
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, decode_path
 
 TREES = "trees"
@@ -55,9 +62,9 @@ class Captures:
 
     def __init__(self, root: Root, images: ContentStore, folder: Path) -> None:
         self._root, self._images = root, images
-        self._last = folder / TREES / _hash(root.key)
+        self._last = folder / TREES / _hash_name(root.key)
         self._folder = folder / CAPTURES
-        below = (path_below(os.path.realpath(own_folder), root.path) for own_folder in (folder.parent, folder))
+        below = (find_path_below(os.path.realpath(own_folder), root.path) for own_folder in (folder.parent, folder))
         # The path of Treadle's home below the root, if it lies there.
         self._own = next((path for path in below if path not in (None, ".")), None) or ""
 
@@ -65,37 +72,37 @@ class Captures:
         """Keep the current state of the project. An existing capture stays as it is: the command may have begun."""
         if (existing := self._read(name)) is not None:
             return existing.uncaptured
-        tree, last_inode = self._kept_tree(None)
+        tree, last_inode = self._keep_tree(None)
         with self._explain_errors(" So the command was not run."):
-            file = self._place(tree, last_inode)
-            capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
+            file = self._store_tree(tree, last_inode)
+            capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, find_uncaptured(tree))
             return self._announce(capture, file)
 
-    def since(self, beginning: Tree) -> tuple[FileChange, ...]:
+    def find_changes_since(self, beginning: Tree) -> tuple[FileChange, ...]:
         """Return the changes since another tree, and keep the current bytes of all files. Lines are not counted."""
-        now, _ = self._kept_tree(beginning)
-        return changes(beginning, now, lambda *_: None)[0]
+        now, _ = self._keep_tree(beginning)
+        return compare_trees(beginning, now, lambda *_: None)[0]
 
-    def _kept_tree(self, captured: Tree | None) -> tuple[Tree, int]:
+    def _keep_tree(self, captured: Tree | None) -> tuple[Tree, int]:
         """The current tree, with its bytes kept; and the inode of the last tree if it is unchanged, else 0."""
-        with self._images.batch() as batch:
+        with self._images.open_batch() as batch:
             with suppress(OSError):  # a sweep leaves alone what was used lately
                 os.utime(self._last)
             last_tree, inode = read_tree(self._last) or (None, 0)
             walk = Walk(last_tree, batch.put_file, keep=True, captured=captured, own_folder=self._own)
-            tree = walk.over(self._root)
+            tree = walk.visit_root(self._root)
         return tree, 0 if walk.changed else inode
 
     def compare(self, name: str) -> Effect:
         """Return the changes since the capture. Keeps nothing, so that it works on a full disk, too."""
-        captured = self._tree(name)
+        captured = self._read_stored_tree(name)
         last_tree = (read_tree(self._last, unless=captured[1]) or captured)[0]
-        walk = Walk(last_tree, digest_of, keep=False, captured=captured[0], own_folder=self._own)
+        walk = Walk(last_tree, compute_digest, keep=False, captured=captured[0], own_folder=self._own)
         try:
-            current_tree = walk.over(self._root)
-            files, uncaptured = changes(captured[0], current_tree, self._bytes)
+            current_tree = walk.visit_root(self._root)
+            files, uncaptured = compare_trees(captured[0], current_tree, self._read_bytes)
             git = any(file.path.startswith(f"{GIT}/") for file in files)
-            fingerprint = git_fingerprint(self._root) if git else ""
+            fingerprint = compute_git_fingerprint(self._root) if git else ""
         except OSError as error:
             raise ToolError(f"The project could not be looked through: {error.strerror or error}.") from error
         if walk.changed:
@@ -103,28 +110,30 @@ class Captures:
                 write_tree(self._last.parent, current_tree, durable=False).replace(self._last)
         return Effect(files, (), uncaptured, fingerprint)
 
-    def tree(self, name: str) -> Tree:
-        return self._tree(name)[0]
+    def load_tree(self, name: str) -> Tree:
+        return self._read_stored_tree(name)[0]
 
     def move(self, name: str, files: Iterable[FileChange]) -> None:
         """From here on these paths are captured as they were left; their bytes are kept. In one step."""
         old_capture = self._read(name)
-        tree = update_tree(self.tree(name), files)
+        tree = update_tree(self.load_tree(name), files)
         assert old_capture is not None
         with self._explain_errors():
             file = write_tree(self._folder, tree, durable=True)
-            goal = file.rename(file.with_name(f"{new_id('t')}.tree"))
+            goal = file.rename(file.with_name(f"{make_id('t')}.tree"))
             capture = msgspec.structs.replace(old_capture, tree=goal.name)
-            replace_file(str(self._head(name)), msgspec.json.encode(capture), sync=True, fault="snapshot.moving")
+            replace_file(
+                str(self._make_head_path(name)), msgspec.json.encode(capture), sync=True, fault="snapshot.moving"
+            )
             sync_folder(str(self._folder))
             (self._folder / old_capture.tree).unlink(missing_ok=True)
 
     def release(self, name: str) -> None:
         if (capture := self._read(name)) is not None:
-            self._head(name).unlink(missing_ok=True)
+            self._make_head_path(name).unlink(missing_ok=True)
             (self._folder / capture.tree).unlink(missing_ok=True)
 
-    def _tree(self, name: str) -> tuple[Tree, int]:
+    def _read_stored_tree(self, name: str) -> tuple[Tree, int]:
         capture = self._read(name)
         stored_tree = read_tree(self._folder / capture.tree) if capture is not None else None
         if stored_tree is None:
@@ -139,14 +148,14 @@ class Captures:
             reason = f"{error.strerror or error} (in {self._folder}).{so}"
             raise ToolError(f"The project's content cannot be stored: {reason}") from error
 
-    def _place(self, tree: Tree, last_inode: int) -> Path:
+    def _store_tree(self, tree: Tree, last_inode: int) -> Path:
         """A file with this tree among the captures, durable; `last_inode` is that of the last tree."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = self._folder / f"{new_id('t')}.tree"
+        file = self._folder / f"{make_id('t')}.tree"
         if last_inode:
             with suppress(OSError):  # no hard links here, or it is gone
                 os.link(self._last, file)
-                with closing_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
+                with hold_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
                     os.fsync(fd)
                     inode = os.fstat(fd).st_ino
                 if inode == last_inode:
@@ -162,30 +171,30 @@ class Captures:
 
     def _announce(self, capture: Capture, file: Path) -> tuple[Uncaptured, ...]:
         """Write the capture as the last step, once for a name. A second writer discards its own capture."""
-        faultpoint("snapshot.before_capture")
+        reach_faultpoint("snapshot.before_capture")
         announced = False
         try:
-            announced = create_file(str(self._head(capture.name)), msgspec.json.encode(capture), sync=True)
+            announced = create_file(str(self._make_head_path(capture.name)), msgspec.json.encode(capture), sync=True)
         finally:
             if not announced:
                 file.unlink(missing_ok=True)
         if not announced:
             return (self._read(capture.name) or capture).uncaptured
         sync_folder(str(self._folder))
-        faultpoint("snapshot.captured")
+        reach_faultpoint("snapshot.captured")
         return capture.uncaptured
 
     def _read(self, name: str) -> Capture | None:
-        if not self._head(name).exists():
+        if not self._make_head_path(name).exists():
             return None
-        if (capture := read_capture(self._head(name))) is None:
+        if (capture := read_capture(self._make_head_path(name))) is None:
             raise ToolError("The snapshot from before the command is damaged. See `treadle fsck`.")
         return capture
 
-    def _head(self, name: str) -> Path:
-        return self._folder / f"{_hash(name)}.json"
+    def _make_head_path(self, name: str) -> Path:
+        return self._folder / f"{_hash_name(name)}.json"
 
-    def _bytes(self, path: str, state: FileState, is_after: bool) -> bytes | None:
+    def _read_bytes(self, path: str, state: FileState, is_after: bool) -> bytes | None:
         with suppress(ToolError, NotFound):  # it is only for counting lines
             return self._root.read_bytes(decode_path(path), state.size) if is_after else self._images.read(state.digest)
         return None
@@ -197,7 +206,7 @@ def read_capture(file: Path) -> Capture | None:
     return None
 
 
-def _hash(name: str) -> str:
+def _hash_name(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
@@ -216,23 +225,23 @@ class Upkeep:
     def __init__(self, folder: Path) -> None:
         self._folder, self._images = folder, ContentStore(folder)
 
-    def trees(self) -> list[KnownTree]:
+    def list_trees(self) -> list[KnownTree]:
         trees = []
-        for file in _files(self._folder / TREES):
+        for file in _list_files(self._folder / TREES):
             with suppress(FileNotFoundError):
                 trees.append(KnownTree(file, file.stat().st_mtime))
         return trees
 
-    def captures(self) -> Iterator[tuple[Path, Capture | None]]:
+    def iterate_captures(self) -> Iterator[tuple[Path, Capture | None]]:
         """Every capture with its file; None for one that cannot be read."""
-        for file in _files(self._folder / CAPTURES):
+        for file in _list_files(self._folder / CAPTURES):
             if file.suffix == ".json":
                 yield file, read_capture(file)
 
-    def tree_of(self, capture: Capture) -> Path:
+    def get_tree_path(self, capture: Capture) -> Path:
         return self._folder / CAPTURES / capture.tree
 
-    def relied_on(self, tree: Path) -> set[str] | None:
+    def read_kept_hashes(self, tree: Path) -> set[str] | None:
         """The hashes of what a tree says is kept; None if it cannot be read."""
         if (stored_tree := read_tree(tree)) is None:
             return None
@@ -242,37 +251,37 @@ class Upkeep:
 
     def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
         """Remove the trees that were not used since. No process begins to rely on one meanwhile; afterwards content
-        that only they need may be removed. BlockingIOError as with `ContentStore.alone`."""
-        if not self.trees():
+        that only they need may be removed. BlockingIOError as with `ContentStore.lock_exclusively`."""
+        if not self.list_trees():
             return 0
-        with self._images.alone(wait=wait):
-            unused_trees = [tree for tree in self.trees() if tree.last_used_s <= used_until]
+        with self._images.lock_exclusively(wait=wait):
+            unused_trees = [tree for tree in self.list_trees() if tree.last_used_s <= used_until]
             for tree in unused_trees:
                 tree.file.unlink(missing_ok=True)
-                faultpoint("snapshot.tree_dropped")
+                reach_faultpoint("snapshot.tree_dropped")
         return len(unused_trees)
 
     def drop_capture(self, file: Path, capture: Capture | None) -> None:
         file.unlink(missing_ok=True)
         if capture is not None:
-            self.tree_of(capture).unlink(missing_ok=True)
+            self.get_tree_path(capture).unlink(missing_ok=True)
 
     def tidy(self, *, stage: bool) -> None:
         """Remove what dead processes left half-done long ago; with `stage` also their staged files."""
-        tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
+        tree_names = {capture.tree for _, capture in self.iterate_captures() if capture is not None}
         cutoff = time.time() - _ABANDONED_S
         for folder in (TREES, CAPTURES):
-            for file in _files(self._folder / folder, include_hidden=True):
+            for file in _list_files(self._folder / folder, include_hidden=True):
                 belongs = file.suffix == ".json" or file.name in tree_names or (folder == TREES and file.name[0] != ".")
                 with suppress(FileNotFoundError):
                     if not belongs and file.stat().st_ctime < cutoff:
                         file.unlink()
-        for ready in _files(self._folder / STAGE, include_hidden=True) if stage else ():
+        for ready in _list_files(self._folder / STAGE, include_hidden=True) if stage else ():
             if ready.lstat().st_mtime < cutoff:
                 shutil.rmtree(ready, ignore_errors=True)
 
 
-def _files(folder: Path, *, include_hidden: bool = False) -> list[Path]:
+def _list_files(folder: Path, *, include_hidden: bool = False) -> list[Path]:
     with suppress(FileNotFoundError):
         return [folder / name for name in sorted(os.listdir(folder)) if include_hidden or not name.startswith(".")]
     return []
@@ -307,15 +316,15 @@ def make_copy(source: str, view: str, images: ContentStore, own_folder: str) -> 
     except shutil.Error as error:
         for path, _, reason in error.args[0]:
             if os.path.lexists(path):  # else it was removed meanwhile
-                raise ToolError(f"{inert(source)} cannot be copied: {inert(reason)}.") from error
-    _captures(view, images).capture(_BEGINNING)
+                raise ToolError(f"{escape_name(source)} cannot be copied: {escape_name(reason)}.") from error
+    _make_captures(view, images).capture(_BEGINNING)
 
 
 def read_copy(root: Root, view: str, images: ContentStore) -> Effect:
-    effect = _captures(view, images).compare(_BEGINNING)
+    effect = _make_captures(view, images).compare(_BEGINNING)
     files, conflicts = [], []
     for change in effect.files:
-        now = state_of(root, decode_path(change.path))
+        now = read_path_state(root, decode_path(change.path))
         if now == change.after:
             continue
         if now != change.before:
@@ -328,15 +337,15 @@ class Beginning:
     """The base state of a copy: when it was made, last committed, or last rebased onto `root`."""
 
     def __init__(self, view: str, images: ContentStore, root: Root, beneath: Captures) -> None:
-        self._captures, self._images = _captures(view, images), images
+        self._captures, self._images = _make_captures(view, images), images
         self._root, self._beneath = root, beneath
 
-    def ours(self) -> tuple[FileChange, ...]:
+    def find_our_changes(self) -> tuple[FileChange, ...]:
         return self._captures.compare(_BEGINNING).files
 
-    def theirs(self) -> tuple[FileChange, ...]:
+    def find_their_changes(self) -> tuple[FileChange, ...]:
         """The changes in `root` since the base state, with the new bytes kept."""
-        return self._beneath.since(self._captures.tree(_BEGINNING))
+        return self._beneath.find_changes_since(self._captures.load_tree(_BEGINNING))
 
     def move(self, files: Sequence[FileChange]) -> None:
         """From here on, what these were left as is what they were."""
@@ -345,17 +354,17 @@ class Beginning:
 
     def move_after_commit(self) -> None:
         """After a commit, move the base state on for the paths that are still the same in copy and root."""
-        with self._images.batch() as batch:
-            self.move([change for change in self.ours() if self._is_beneath(change, batch)])
+        with self._images.open_batch() as batch:
+            self.move([change for change in self.find_our_changes() if self._is_beneath(change, batch)])
 
     def _is_beneath(self, change: FileChange, batch: StoreBatch) -> bool:
         """True if a path in the copy is as it is in `root`; its bytes are kept then."""
         path, new_state = decode_path(change.path), change.after
-        if state_of(self._root, path) != new_state:
+        if read_path_state(self._root, path) != new_state:
             return False
         if new_state is None or new_state.kind != "file":
             return True
-        with suppress(Missing, OSError), self._root.locate_name(path) as place, reading(place.fd, place.name) as fd:
+        with suppress(Missing, OSError), self._root.locate_name(path) as place, hold_file(place.fd, place.name) as fd:
             return batch.put_file(fd) == new_state.digest
         return False
 
@@ -368,13 +377,13 @@ class CopiedTree(ContentSource):
         with Root(self._tree).open(decode_path(path)) as fd:
             return os.dup(fd)
 
-    def mtime_ns(self, path: str) -> int:
+    def read_mtime_ns(self, path: str) -> int:
         with suppress(OSError):
             return os.lstat(f"{self._tree}/{decode_path(path)}").st_mtime_ns
         return 0
 
 
-def _captures(view: str, images: ContentStore) -> Captures:
+def _make_captures(view: str, images: ContentStore) -> Captures:
     return Captures(Root(f"{view}/{TREE}"), images, Path(view))
 
 

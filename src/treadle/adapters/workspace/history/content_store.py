@@ -22,9 +22,9 @@ from pathlib import Path
 import msgspec
 
 from treadle.adapters.workspace.paths import durable
-from treadle.adapters.workspace.paths.durable import Syncing, digest_of, write_at
-from treadle.adapters.workspace.paths.entries import READ, closing_fd
-from treadle.base.file_system import faultpoint
+from treadle.adapters.workspace.paths.durable import Syncing, compute_digest, write_at
+from treadle.adapters.workspace.paths.entries import READ, hold_fd
+from treadle.base.file_system import reach_faultpoint
 from treadle.errors import NotFound, ToolError
 
 SMALL = 1 << 15  # Objects up to so many bytes are packed, …
@@ -74,7 +74,7 @@ def read_from_pack(fd: int, digest: str) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == digest else None
 
 
-def passing_file(data: bytes) -> int:
+def make_unnamed_file(data: bytes) -> int:
     """Return a descriptor of an unnamed file with these bytes, open for reading at its beginning."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("treadle", os.MFD_CLOEXEC)
@@ -125,13 +125,13 @@ class StoreBatch:
             data = os.pread(fd, size + 1, 0)
             if len(data) <= size:
                 return self.put(data)
-        digest = digest_of(fd)
+        digest = compute_digest(fd)
         if self.has_content(digest):
             return digest
-        temp, goal = self._new()
-        with closing_fd(goal):
-            durable.copy(fd, goal)
-            digest = digest_of(goal)
+        temp, goal = self._create_temp_file()
+        with hold_fd(goal):
+            durable.copy_bytes(fd, goal)
+            digest = compute_digest(goal)
             if not self.has_content(digest):
                 self._note_temp_file(temp, digest)
         return digest
@@ -140,7 +140,7 @@ class StoreBatch:
         """Make all bytes durable, and only then known by their hashes."""
         with self._lock:
             self._close_pack()
-        self._sync.data()
+        self._sync.sync_data()
         self._strike("snapshot.written")
         for digest, temp in self._made.items():
             self._give_name(temp, digest)
@@ -155,13 +155,13 @@ class StoreBatch:
             return
         if not self._named:
             self.give_names()
-        self._sync.names()
+        self._sync.sync_names()
         self._finished = True
         self._strike("snapshot.kept")
 
-    def lasts(self, device: int | None) -> None:
+    def note_synced(self, device: int | None) -> None:
         """Note that named objects on this file system are safe already: it was synced as a whole."""
-        self._sync.lasts(device)
+        self._sync.note_synced(device)
 
     def clear(self) -> None:
         durable.unlink_all(self._temps)
@@ -171,18 +171,18 @@ class StoreBatch:
         ago: its folder is synced with ours."""
         if digest in self._made or digest in self._small:
             return True
-        path = place_of(self._objects, digest)
+        path = make_object_path(self._objects, digest)
         try:
             last_used_s = os.lstat(path).st_mtime
         except FileNotFoundError:
             return False
-        self._sync.folder(os.path.dirname(path))
+        self._sync.add_folder(os.path.dirname(path))
         if time.time() - last_used_s > _FRESH_S:
             os.utime(path)
         return True
 
     def _give_name(self, temp: str, digest: str) -> None:
-        path = place_of(self._objects, digest)
+        path = make_object_path(self._objects, digest)
         shard = os.path.dirname(path)
         move = os.link if temp in self._packs else os.rename
         with suppress(FileExistsError):  # another process has stored it, too
@@ -190,9 +190,9 @@ class StoreBatch:
                 move(temp, path)
             except FileNotFoundError:  # the first one there
                 os.makedirs(shard, 0o700, exist_ok=True)
-                self._sync.folder(self._objects)
+                self._sync.add_folder(self._objects)
                 move(temp, path)
-        self._sync.folder(shard)
+        self._sync.add_folder(shard)
 
     def _close_pack(self) -> None:
         small, self._small, self._room = self._small, {}, FULL
@@ -200,34 +200,34 @@ class StoreBatch:
             for digest, data in small.items():
                 self._write(digest, data)
             return
-        temp, fd = self._new()
-        with closing_fd(fd):
+        temp, fd = self._create_temp_file()
+        with hold_fd(fd):
             write_pack(fd, small)
-        self._sync.file(temp)
+        self._sync.add_file(temp)
         self._packs.add(temp)
         self._made.update(dict.fromkeys(small, temp))
 
     def _write(self, digest: str, data: bytes) -> None:
-        temp, fd = self._new()
-        with closing_fd(fd):
+        temp, fd = self._create_temp_file()
+        with hold_fd(fd):
             write_at(fd, data, 0)
             self._note_temp_file(temp, digest)
 
-    def _new(self) -> tuple[str, int]:
+    def _create_temp_file(self) -> tuple[str, int]:
         temp = os.path.join(self._incoming, secrets.token_hex(16))
         self._temps.append(temp)
         return temp, os.open(temp, _NEW, 0o600)
 
     def _note_temp_file(self, temp: str, digest: str) -> None:
         self._made[digest] = temp
-        self._sync.file(temp)
+        self._sync.add_file(temp)
 
     def _strike(self, name: str) -> None:
         if self._durable:
-            faultpoint(name)
+            reach_faultpoint(name)
 
 
-def place_of(objects: str, digest: str) -> str:
+def make_object_path(objects: str, digest: str) -> str:
     return f"{objects}/{digest[:2]}/{digest}"
 
 
@@ -258,7 +258,7 @@ class ContentStore:
         self._incoming = os.path.join(folder, "incoming")
 
     @contextmanager
-    def batch(self) -> Iterator["StoreBatch"]:
+    def open_batch(self) -> Iterator["StoreBatch"]:
         """Keep several things, durably when the block is left; with an error, none. ToolError if that is impossible."""
         try:
             with self._lock(fcntl.LOCK_SH):
@@ -273,26 +273,26 @@ class ContentStore:
             raise ToolError(f"The content before the change cannot be stored: {reason}") from error
 
     def put(self, data: bytes) -> str:
-        with self.batch() as batch:
+        with self.open_batch() as batch:
             return batch.put(data)
 
     def put_file(self, fd: int) -> str:
-        with self.batch() as batch:
+        with self.open_batch() as batch:
             return batch.put_file(fd)
 
-    def has(self, digest: str) -> bool:
-        return os.path.isfile(place_of(self._objects, digest))
+    def has_object(self, digest: str) -> bool:
+        return os.path.isfile(make_object_path(self._objects, digest))
 
     def open(self, digest: str) -> int:
         """Return a descriptor of the object, verified, open for reading at its beginning; the caller closes it."""
         try:
-            fd = os.open(place_of(self._objects, digest), READ)
+            fd = os.open(make_object_path(self._objects, digest), READ)
         except OSError as error:
             raise NotFound(f"What was there before ({digest[:12]}) is not kept any more.") from error
-        with closing_fd(fd):
+        with hold_fd(fd):
             if (data := read_from_pack(fd, digest)) is not None:
-                return passing_file(data)
-            if digest_of(fd) != digest:
+                return make_unnamed_file(data)
+            if compute_digest(fd) != digest:
                 raise ToolError(f"What was kept ({digest[:12]}) is damaged, so it is not used. See `treadle fsck`.")
             return os.dup(fd)
 
@@ -304,19 +304,19 @@ class ContentStore:
                 raise ToolError(f"The file had {size:,} bytes; at most {limit:,} can be read at once.")
             return file.read()
 
-    def all(self) -> Iterator[StoredContent]:
-        for shard in _names(self._objects):
+    def iterate_objects(self) -> Iterator[StoredContent]:
+        for shard in _list_names(self._objects):
             with suppress(FileNotFoundError), os.scandir(os.path.join(self._objects, shard)) as entries:
                 for each in entries:
                     with suppress(FileNotFoundError):
                         stat = each.stat(follow_symlinks=False)
                         yield StoredContent(each.name, stat.st_size // stat.st_nlink, stat.st_mtime)
 
-    def size(self) -> int:
-        return sum(image.size for image in self.all())
+    def measure_size(self) -> int:
+        return sum(image.size for image in self.iterate_objects())
 
     def verify(self) -> Iterator[str]:
-        for image in self.all():
+        for image in self.iterate_objects():
             try:
                 os.close(self.open(image.digest))
             except NotFound:  # swept meanwhile
@@ -326,11 +326,11 @@ class ContentStore:
 
     def drop(self, digest: str) -> None:
         with suppress(FileNotFoundError), self._lock(fcntl.LOCK_EX):
-            os.unlink(place_of(self._objects, digest))
+            os.unlink(make_object_path(self._objects, digest))
 
-    def half_done(self) -> list[str]:
+    def list_unfinished_files(self) -> list[str]:
         """The files that writers left unfinished, or are writing at this moment."""
-        return [os.path.join(self._incoming, name) for name in _names(self._incoming) if name != ".lock"]
+        return [os.path.join(self._incoming, name) for name in _list_names(self._incoming) if name != ".lock"]
 
     def sweep(
         self, keep: Collection[str], older_than_s: float, *, dry: bool = False, since: str = "",
@@ -340,7 +340,7 @@ class ContentStore:
         unfinished long ago. With `going` it stops when that returns False, or where it would have to wait for a process
         that stores something; `since` is the shard where it stopped the last time."""
         count = size = 0
-        for number, shard in enumerate(sorted(name for name in _names(self._objects) if name >= since)):
+        for number, shard in enumerate(sorted(name for name in _list_names(self._objects) if name >= since)):
             if going is not None and number and not going():
                 return Swept(count, size, shard)
             try:
@@ -353,13 +353,13 @@ class ContentStore:
         if not dry:
             old = time.time() - max(older_than_s, _ABANDONED_S)
             with suppress(FileNotFoundError):
-                durable.unlink_all(path for path in self.half_done() if os.lstat(path).st_mtime < old)
+                durable.unlink_all(path for path in self.list_unfinished_files() if os.lstat(path).st_mtime < old)
         return Swept(count, size)
 
     def _sweep_shard(
         self, shard: str, keep: Collection[str], older_than_s: float, *, dry: bool, wait: bool
     ) -> Iterator[int]:
-        with self.alone(wait=wait), os.scandir(os.path.join(self._objects, shard)) as entries:
+        with self.lock_exclusively(wait=wait), os.scandir(os.path.join(self._objects, shard)) as entries:
             cutoff = time.time() - older_than_s
             for each in entries:
                 stat = each.stat(follow_symlinks=False)
@@ -367,11 +367,11 @@ class ContentStore:
                     continue
                 if not dry:
                     os.unlink(each.path)
-                    faultpoint("snapshot.swept")
+                    reach_faultpoint("snapshot.swept")
                 yield stat.st_size // stat.st_nlink
 
     @contextmanager
-    def alone(self, *, wait: bool = True) -> Iterator[None]:
+    def lock_exclusively(self, *, wait: bool = True) -> Iterator[None]:
         """While the block lasts, no process stores an object or begins to rely on one. Not for a sweep, which takes the
         lock itself. BlockingIOError, without `wait`, if a process stores something at this moment."""
         with self._lock(fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -384,18 +384,18 @@ class ContentStore:
             lock = os.open(path, flags, 0o600)
         except FileNotFoundError:
             for folder in (self._objects, self._incoming):
-                durable.private_folder(folder)
+                durable.make_private_folder(folder)
             lock = os.open(path, flags, 0o600)
-        with closing_fd(lock):
+        with hold_fd(lock):
             fcntl.flock(lock, operation)
             yield
 
 
-def after_images(folder: Path) -> ContentStore:
+def open_after_images(folder: Path) -> ContentStore:
     return ContentStore(folder, AFTER_IMAGES, durable=False)
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     with suppress(FileNotFoundError):
         return os.listdir(folder)
     return []

@@ -26,19 +26,19 @@ from msgspec.structs import replace
 from treadle.adapters.workspace.history import overlay_upper, states
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.overlay_upper import LayerReading, LayerRecord, Upper
-from treadle.adapters.workspace.history.states import Counting, FileContent, SeenFiles, text_of
-from treadle.adapters.workspace.paths.entries import LIST, closing_fd, explain, lstat
+from treadle.adapters.workspace.history.states import Counting, FileContent, SeenFiles, decode_text
+from treadle.adapters.workspace.paths.entries import LIST, explain, hold_fd, lstat
 from treadle.adapters.workspace.paths.ignore import NAME as IGNORE_FILE
 from treadle.adapters.workspace.paths.ignore import Ignoring
 from treadle.adapters.workspace.root import Root
-from treadle.base.inert import printable
-from treadle.diff.changes import JUDGED, change_lines, count, sort_out, total
-from treadle.diff.diff import diff
+from treadle.base.inert import escape_unprintable
+from treadle.diff.changes import JUDGED, count, format_changes, sort_out, sum_stats
+from treadle.diff.diff import diff_texts
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol import files as protocol
-from treadle.protocol.files import FileChange, FileConflict, FileState, change_of, decode_path, encode_path
+from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path, encode_path, make_file_change
 
 _MEANWHILE = "while the command ran"
 _SINCE = "since the world began"
@@ -66,7 +66,7 @@ def read_layer(
     root: Root, upper: Upper, seen_files: SeenFiles | None, distrusted: frozenset[str] = frozenset()
 ) -> LayerReading:
     walk = _Walk(upper, seen_files, distrusted)
-    with upper.top() as up, root.hold(".") as (low, _):
+    with upper.open_top() as up, root.hold(".") as (low, _):
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
             walk.uncaptured.append(protocol.Uncaptured(".", _OWN_MODE))
         walk.merge(up, low, "", Ignoring(), opaque=False)
@@ -92,10 +92,10 @@ def count_copied_lines(root: Root, file: FileChange, copy: str) -> FileChange:
 
 
 def _open_content(fd: int) -> FileContent:
-    return states.content_of(fd, "", os.fstat(fd), 0, lambda: os.dup(fd))
+    return states.read_file_content(fd, "", os.fstat(fd), 0, lambda: os.dup(fd))
 
 
-def source(view: str) -> ContentSource:
+def choose_source(view: str) -> ContentSource:
     """Where the bytes of the project's files come from when the effect is made its own."""
     if os.path.exists(f"{view}/{overlay_upper.UPPER}"):
         return Upper(view)
@@ -131,7 +131,7 @@ class _Walk:
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began, self._counting = upper.began_ns, Counting()
         self._committed = upper.committed
-        self._committed_names = _names_by_folder(self._committed)
+        self._committed_names = _group_names(self._committed)
         self._beginnings: dict[str, FileState | None] | None = None
 
     def find_missing(self) -> None:
@@ -145,11 +145,11 @@ class _Walk:
     ) -> None:
         """Compare two folders of the same path. `opaque`: entries that are only in the lower one were removed."""
         if prefix.count("/") > _DEEPEST:
-            raise _too_deep(prefix)
-        rules = self._with_ignore_file(rules, prefix, low)
+            raise _make_depth_error(prefix)
+        rules = self._add_ignore_file(rules, prefix, low)
         names = sorted(os.listdir(up))
         self.opaque += [encode_path(prefix)] if opaque else []
-        shaken = shaken if low is None else not self._old(os.fstat(low))
+        shaken = shaken if low is None else not self._is_old(os.fstat(low))
         path = prefix
         try:
             for name in names:
@@ -183,15 +183,15 @@ class _Walk:
             except OSError as error:
                 raise explain(error, path) from error
 
-    def _with_ignore_file(self, rules: Ignoring, prefix: str, low: int | None) -> Ignoring:
+    def _add_ignore_file(self, rules: Ignoring, prefix: str, low: int | None) -> Ignoring:
         """A command that writes a .gitignore does not decide with it what of its changes is looked at."""
-        return rules if encode_path(prefix + IGNORE_FILE) in self._distrusted else rules.within(prefix, low)
+        return rules if encode_path(prefix + IGNORE_FILE) in self._distrusted else rules.add_folder_rules(prefix, low)
 
     def _compare_entry(
         self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, rules: Ignoring
     ) -> None:
-        mode = self._upper.mode(here.path, status)
-        new_content = states.content_of(here.up, here.name, status, mode, lambda: self._open_left(here, status))
+        mode = self._upper.get_mode(here.path, status)
+        new_content = states.read_file_content(here.up, here.name, status, mode, lambda: self._open_left(here, status))
         self.states[encode_path(here.path)] = new_content.state
         committed = self._is_committed(here.path, new_content.state)
         if not st.S_ISDIR(status.st_mode):
@@ -202,17 +202,17 @@ class _Walk:
             return self._compare(here, status, beneath, new_content)
         if not committed:
             self._compare(here, status, beneath, new_content)
-        inner = rules.under(here.ignored)
+        inner = rules.inherit_ignored(here.ignored)
         first = len(self.files)
-        with self._upper.folder(here.up, here.name, here.path) as up:
+        with self._upper.open_folder(here.up, here.name, here.path) as up:
             if beneath is None or not st.S_ISDIR(beneath.st_mode):
                 self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
             else:
-                with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
+                with hold_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
                     self.merge(up, low, here.path + "/", inner, opaque=overlay_upper.is_opaque(up))
         if committed and beneath is None and len(self.files) > first:
             # The folder was removed by others, and the command wrote something new into it.
-            self._change(here, None, new_content)
+            self._record_change(here, None, new_content)
             self.files.insert(first, self.files.pop())
         return None
 
@@ -224,80 +224,80 @@ class _Walk:
         path = encode_path(here.path)
         if beneath is None:
             if self._committed.states.get(path) is not None:
-                self.conflicts.append(self._conflict(here, GONE))
-            elif here.shaken and status.st_nlink == 1 and self._brought_up(here, status):
-                self._missing.append(self._conflict(here, GONE))
-            return self._change(here, None, new_content)
-        old_content = self._present(here, beneath)
+                self.conflicts.append(self._make_conflict(here, GONE))
+            elif here.shaken and status.st_nlink == 1 and self._is_copied_up(here, status):
+                self._missing.append(self._make_conflict(here, GONE))
+            return self._record_change(here, None, new_content)
+        old_content = self._read_present_content(here, beneath)
         if old_content.state == new_content.state:
-            touched = status.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
-            if touched and self._brought_up(here, status):
+            touched = status.st_mtime_ns != beneath.st_mtime_ns and self._is_old(beneath)
+            if touched and self._is_copied_up(here, status):
                 self.touched[path] = status.st_mtime_ns
             return None
         if self._is_foreign(here, beneath, old_content):
-            self._clash(here, new_content, old_content)
+            self._record_clash(here, new_content, old_content)
         if self._seen is not None:
             self._seen.note(path, beneath, old_content, new_content)
-        return self._change(here, old_content, new_content)
+        return self._record_change(here, old_content, new_content)
 
-    def _brought_up(self, here: _Here, status: os.stat_result) -> bool:
+    def _is_copied_up(self, here: _Here, status: os.stat_result) -> bool:
         """True if the file that the command left was copied up from the lower folder."""
         if not st.S_ISREG(status.st_mode):
             return False
-        with closing_fd(self._open_left(here, status)) as fd:
+        with hold_fd(self._open_left(here, status)) as fd:
             return overlay_upper.is_copy(fd)
 
     def _open_left(self, here: _Here, status: os.stat_result) -> int:
-        return self._upper.file(here.up, here.name, here.path, status)
+        return self._upper.open_file(here.up, here.name, here.path, status)
 
     def _record_removal(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
         """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
-        old_content = self._present(here, beneath)
+        old_content = self._read_present_content(here, beneath)
         if self._is_foreign(here, beneath, old_content):
-            self._clash(here, None, old_content)
-        self._change(here, old_content, None)
+            self._record_clash(here, None, old_content)
+        self._record_change(here, old_content, None)
         if st.S_ISDIR(beneath.st_mode):
             self._record_emptied_folder(here, rules)
 
     def _record_emptied_folder(self, here: _Here, rules: Ignoring) -> None:
         if here.path.count("/") > _DEEPEST:
-            raise _too_deep(here.path)
-        with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
-            inner = self._with_ignore_file(rules.under(here.ignored), here.path + "/", low)
+            raise _make_depth_error(here.path)
+        with hold_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
+            inner = self._add_ignore_file(rules.inherit_ignored(here.ignored), here.path + "/", low)
             self._record_removals(os.listdir(low), f"{here.path}/", here.up, low, inner)
 
     def _is_foreign(self, here: _Here, beneath: os.stat_result, old_content: FileContent) -> bool:
         """True if others changed it: it is neither as the command found it, nor as an earlier commit of its layer left
         it, nor byte for byte as it was when the world first changed it."""
-        if self._old(beneath) or self._is_committed(here.path, old_content.state):
+        if self._is_old(beneath) or self._is_committed(here.path, old_content.state):
             return False
         if self._beginnings is None:
-            self._beginnings = overlay_upper.Beginnings(self._upper.view).all() if self._upper.lasting else {}
+            self._beginnings = overlay_upper.Beginnings(self._upper.view).read_all() if self._upper.lasting else {}
         path = encode_path(here.path)
         return path not in self._beginnings or self._beginnings[path] != old_content.state
 
-    def _change(self, here: _Here, old_content: FileContent | None, new_content: FileContent | None) -> None:
+    def _record_change(self, here: _Here, old_content: FileContent | None, new_content: FileContent | None) -> None:
         stat = self._counting.stat(old_content, new_content)
         was, now = (None if each is None else each.state for each in (old_content, new_content))
-        self.files.append(change_of(encode_path(here.path), was, now, stat, ignored=here.ignored))
+        self.files.append(make_file_change(encode_path(here.path), was, now, stat, ignored=here.ignored))
 
-    def _clash(self, here: _Here, new_content: FileContent | None, old_content: FileContent) -> None:
+    def _record_clash(self, here: _Here, new_content: FileContent | None, old_content: FileContent) -> None:
         new_text = None if new_content is None else new_content.text
         comparable = new_text is not None and old_content.text is not None
-        diff_text = diff(here.path, new_text, old_content.text).text if comparable else ""
-        self.conflicts.append(self._conflict(here, CHANGED, diff_text))
+        diff_text = diff_texts(here.path, new_text, old_content.text).text if comparable else ""
+        self.conflicts.append(self._make_conflict(here, CHANGED, diff_text))
 
-    def _conflict(self, here: _Here, reason: str, diff_text: str = "") -> FileConflict:
+    def _make_conflict(self, here: _Here, reason: str, diff_text: str = "") -> FileConflict:
         return FileConflict(encode_path(here.path), reason.replace(_MEANWHILE, self._meanwhile), diff_text)
 
-    def _present(self, here: _Here, beneath: os.stat_result) -> FileContent:
+    def _read_present_content(self, here: _Here, beneath: os.stat_result) -> FileContent:
         low, mode = here.low, st.S_IMODE(beneath.st_mode)
         assert low is not None
         if st.S_ISREG(beneath.st_mode) and self._seen is None and not beneath.st_mode & st.S_IRUSR and os.geteuid():
             return FileContent(FileState("file", mode, size=beneath.st_size))
-        return states.content_of(low, here.name, beneath, mode, lambda: states.open_file(low, here.name))
+        return states.read_file_content(low, here.name, beneath, mode, lambda: states.open_file(low, here.name))
 
-    def _old(self, beneath: os.stat_result) -> bool:
+    def _is_old(self, beneath: os.stat_result) -> bool:
         """True if it is as the command found it."""
         return beneath.st_ctime_ns <= self._began
 
@@ -306,7 +306,7 @@ class _Walk:
         return encoded in self._committed.states and self._committed.states[encoded] == state
 
 
-def _names_by_folder(committed: LayerRecord) -> dict[str, set[str]]:
+def _group_names(committed: LayerRecord) -> dict[str, set[str]]:
     """The names that earlier commits left, by the prefix of the folder: names as the system gives them."""
     names_by_prefix: dict[str, set[str]] = {}
     for path in (path for path, state in committed.states.items() if state is not None):
@@ -315,7 +315,7 @@ def _names_by_folder(committed: LayerRecord) -> dict[str, set[str]]:
     return names_by_prefix
 
 
-def _too_deep(path: str) -> ToolError:
+def _make_depth_error(path: str) -> ToolError:
     return ToolError(f"More than {_DEEPEST} folders lie in each other at {path[:80]}…: nothing is committed.")
 
 
@@ -331,72 +331,75 @@ NOTHING = "It changes nothing in the project."
 def describe(root: Root, view: str, effect: Effect) -> str:
     """The effect as a person reads it before they allow it: a line for each file, then what changed in the texts.
     Bounded, inert, and the same for the same effect, because the answer is bound to it (S-08, W-09)."""
-    upper = source(view)
+    upper = choose_source(view)
     if not effect.files and not effect.uncaptured and not effect.conflicts:
         return NOTHING
     files = sort_out(effect.files, JUDGED).reported_files
-    stat = total(files, ())
+    stat = sum_stats(files, ())
     lines = [f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"]
-    lines += change_lines(effect.files, format_path, MOST_FILES, JUDGED)
+    lines += format_changes(effect.files, format_path, MOST_FILES, JUDGED)
     lines += [f"[not committed: {format_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:MOST_FILES]]
     lines += [f"[conflict: {format_path(each.path)}: {each.reason}]" for each in effect.conflicts[:MOST_FILES]]
-    lines += [f"[a new script, not executable: {format_path(path)}]" for path in _scripts(upper, files)]
-    diffs = _diffs(root, upper, files)
+    lines += [f"[a new script, not executable: {format_path(path)}]" for path in _find_scripts(upper, files)]
+    diffs = _format_diffs(root, upper, files)
     return "\n".join([*lines, "", *diffs] if diffs else lines)
 
 
 def format_path(path: str) -> str:
-    return inert(decode_path(path))
+    return escape_name(decode_path(path))
 
 
-def _scripts(upper: ContentSource, files: Sequence[FileChange]) -> Iterator[str]:
+def _find_scripts(upper: ContentSource, files: Sequence[FileChange]) -> Iterator[str]:
     """New files with a shebang and without the executable mode: nothing runs them yet, but something might."""
     for path, state in islice(((file.path, file.after) for file in files if file.action == "created"), MOST_FILES):
         if state and state.kind == "file" and not state.mode & _RUNS and state.size > len(_SHEBANG):
             with suppress(ToolError, OSError):
-                if _bytes(upper, path, state, len(_SHEBANG)) == _SHEBANG:
+                if _read_bytes(upper, path, state, len(_SHEBANG)) == _SHEBANG:
                     yield path
 
 
-def _diffs(root: Root, upper: ContentSource, files: Sequence[FileChange]) -> list[str]:
+def _format_diffs(root: Root, upper: ContentSource, files: Sequence[FileChange]) -> list[str]:
     """As many as there is room for; the rest is counted."""
     lines, size = list[str](), 0
-    texts = [file for file in files if _may_be_text(file)]
+    texts = [file for file in files if _can_be_text(file)]
     texts.sort(key=lambda file: file.action == "deleted")  # deleted files last: their diffs tell least
     for number, file in enumerate(texts):
         if len(lines) >= _MOST_LINES or size >= _MOST_CHARS:
             return [*lines, f"[the differences of {count(len(texts) - number, 'more file')} are not shown]"]
-        piece = _diff(root, upper, file)
+        piece = _format_diff(root, upper, file)
         size += len(piece)
         lines += piece.split("\n") if piece else []
     return lines
 
 
-def _diff(root: Root, upper: ContentSource, file: FileChange) -> str:
+def _format_diff(root: Root, upper: ContentSource, file: FileChange) -> str:
     old, new = (state if state is not None and state.kind == "file" else None for state in (file.before, file.after))
     try:
         old_data = None if old is None else root.read_bytes(decode_path(file.path), states.SMALL)
-        new_data = None if new is None else _bytes(upper, file.path, new)
+        new_data = None if new is None else _read_bytes(upper, file.path, new)
     except ToolError:  # it is being changed, or too large: its line above says that it changed
         return ""
     if b"\0" in (old_data or b"") + (new_data or b""):
         return ""
     # Terminal control characters are shown as escapes.
-    texts = [None if data is None else printable(text_of(data).replace("\r\n", "\n")) for data in (old_data, new_data)]
-    return diff(format_path(file.path), texts[0], texts[1]).text
+    texts = [
+        None if data is None else escape_unprintable(decode_text(data).replace("\r\n", "\n"))
+        for data in (old_data, new_data)
+    ]
+    return diff_texts(format_path(file.path), texts[0], texts[1]).text
 
 
-def left_bytes(view: str, file: FileChange, most: int) -> bytes:
-    return _bytes(source(view), file.path, file.after, most)
+def read_left_bytes(view: str, file: FileChange, most: int) -> bytes:
+    return _read_bytes(choose_source(view), file.path, file.after, most)
 
 
-def _bytes(upper: ContentSource, path: str, state: FileState | None, most: int = states.SMALL) -> bytes:
+def _read_bytes(upper: ContentSource, path: str, state: FileState | None, most: int = states.SMALL) -> bytes:
     assert state is not None
     with os.fdopen(upper.open(path, state), "rb") as file:
         return file.read(most)
 
 
-def _may_be_text(file: FileChange) -> bool:
+def _can_be_text(file: FileChange) -> bool:
     ends = [state for state in (file.before, file.after) if state is not None]
     if any(state.size > states.SMALL for state in ends) or not any(state.kind == "file" for state in ends):
         return False

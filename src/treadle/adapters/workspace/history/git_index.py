@@ -19,10 +19,10 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.workspace.git import repository_of
-from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd
+from treadle.adapters.workspace.git import find_repository
+from treadle.adapters.workspace.paths.entries import LIST, READ, hold_fd
 from treadle.adapters.workspace.root import Root
-from treadle.diff.changes import cache_of, in_git, is_folder
+from treadle.diff.changes import get_cache, is_folder, is_in_git
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange, decode_path
 
@@ -44,10 +44,10 @@ class IndexMarks(msgspec.Struct, frozen=True):
     """Marked `assume-unchanged` or `skip-worktree`: git shows no change of them."""
 
 
-def index_marks(data: bytes) -> IndexMarks:
+def read_index_marks(data: bytes) -> IndexMarks:
     links, hidden_names = [], []
     with suppress(*_NO_INDEX):
-        for fixed, more, name in _entries(data):
+        for fixed, more, name in _parse_entries(data):
             if int.from_bytes(fixed[24:28], "big") & _KIND == _GITLINK:
                 links.append(name)
             if fixed[60] & _ASSUME_UNCHANGED >> 8 or (more and more[0] & _SKIP_WORKTREE >> 8):
@@ -56,17 +56,17 @@ def index_marks(data: bytes) -> IndexMarks:
     return IndexMarks()
 
 
-def tracked_paths(data: bytes) -> frozenset[bytes]:
+def parse_tracked_paths(data: bytes) -> frozenset[bytes]:
     with suppress(*_NO_INDEX):
-        return frozenset(name for _, _, name in _entries(data))
+        return frozenset(name for _, _, name in _parse_entries(data))
     return frozenset()
 
 
-def index_digest(data: bytes) -> str:
+def read_index_digest(data: bytes) -> str:
     """A hash of the paths of an index with their modes, objects and flags; of its bytes, where it is not understood."""
     try:
         total = hashlib.sha256(b"index\0")
-        for fixed, more, name in _entries(data, require_whole=True):
+        for fixed, more, name in _parse_entries(data, require_whole=True):
             flags = int.from_bytes(fixed[60:], "big") & 0xF000
             total.update(b"%s %s %04x%s %s\0" % (fixed[24:28], fixed[40:60], flags, more, name))
         return total.hexdigest()
@@ -74,7 +74,7 @@ def index_digest(data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
 
 
-def _entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _parse_entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Of each entry what comes before its name, the flags of later versions, and its name. ValueError, or an error of
     bytes that are not there, for what is no index; with `require_whole` also for one that is only a part."""
     mark, version, number = _HEADER.unpack_from(data)
@@ -88,7 +88,7 @@ def _entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[byte
         more = data[start : start + 2] if extended else b""
         start += len(more)
         if version == 4:  # each name goes on from the one before it
-            dropped_length, start = _number(data, start)
+            dropped_length, start = _parse_number(data, start)
             if dropped_length > len(name):
                 raise ValueError("a name that is shorter than nothing")
             end = data.index(b"\0", start)
@@ -107,7 +107,7 @@ def _entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[byte
         raise ValueError("something else behind the entries")
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _parse_number(data: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, as in packs with an offset; and where it ends."""
     value = data[at] & 0x7F
     while data[at] & 0x80:
@@ -123,7 +123,7 @@ _UNCHECKED = frozenset({"objects", "index.lock"})
 _MAX_INDEX = 256 << 20
 
 
-def git_fingerprint(root: Root) -> str:
+def compute_git_fingerprint(root: Root) -> str:
     """A hash of all that lies under the root's `.git`, but for objects; `none` if there is no such folder."""
     try:
         with root.locate_name(UNIT) as place:
@@ -131,13 +131,13 @@ def git_fingerprint(root: Root) -> str:
     except (ToolError, OSError):
         return NONE
     total = hashlib.sha256()
-    with closing_fd(fd):
-        for line in _fingerprint_lines(fd, "", _UNCHECKED):
+    with hold_fd(fd):
+        for line in _iterate_fingerprint_lines(fd, "", _UNCHECKED):
             total.update(line)
     return total.hexdigest()
 
 
-def _fingerprint_lines(folder: int, above: str, left_out: frozenset[str] = frozenset()) -> Iterator[bytes]:
+def _iterate_fingerprint_lines(folder: int, above: str, left_out: frozenset[str] = frozenset()) -> Iterator[bytes]:
     for name in sorted(os.listdir(folder)):
         if name in left_out:
             continue
@@ -155,8 +155,8 @@ def _fingerprint_lines(folder: int, above: str, left_out: frozenset[str] = froze
                 inner = os.open(name, LIST, dir_fd=folder)
             except OSError:
                 continue
-            with closing_fd(inner):
-                yield from _fingerprint_lines(inner, f"{path}/")
+            with hold_fd(inner):
+                yield from _iterate_fingerprint_lines(inner, f"{path}/")
 
 
 def _digest_entry(folder: int, name: str, status: os.stat_result) -> str:
@@ -164,15 +164,15 @@ def _digest_entry(folder: int, name: str, status: os.stat_result) -> str:
         return os.readlink(name, dir_fd=folder) if st.S_ISLNK(status.st_mode) else ""
     with open(os.open(name, READ, dir_fd=folder), "rb") as file:
         if name == "index" and status.st_size <= _MAX_INDEX:
-            return index_digest(file.read())
+            return read_index_digest(file.read())
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def mark_tracked(root: Root, files: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """The changes, with those marked that git tracks by the project's index as it is. The index is read only if there
     are changes in caches or ignored ones."""
-    aside = (file for file in files if file.ignored or cache_of(file))
-    doubtful = {file.path for file in aside if not is_folder(file) and not in_git(file.path)}
+    aside = (file for file in files if file.ignored or get_cache(file))
+    doubtful = {file.path for file in aside if not is_folder(file) and not is_in_git(file.path)}
     tracked = _find_tracked_paths(root) if doubtful else frozenset()
     marked = {path for path in doubtful if os.fsencode(decode_path(path)) in tracked}
     return tuple(replace(file, ignored=False, tracked=True) if file.path in marked else file for file in files)
@@ -182,7 +182,7 @@ def _find_tracked_paths(root: Root) -> frozenset[bytes]:
     """Relative to the root. A root inside of a repository has the index of that one."""
     if root.ground is not None:  # a world: its index may be its own
         with suppress(ToolError):
-            return tracked_paths(root.read_bytes(INDEX, _MAX_INDEX))
+            return parse_tracked_paths(root.read_bytes(INDEX, _MAX_INDEX))
         return frozenset()
     top = os.path.realpath(root.path)
     folder = top
@@ -190,7 +190,7 @@ def _find_tracked_paths(root: Root) -> frozenset[bytes]:
         if folder == os.path.dirname(folder):
             return frozenset()
         folder = os.path.dirname(folder)
-    repository, names = repository_of(folder), frozenset[bytes]()
+    repository, names = find_repository(folder), frozenset[bytes]()
     if repository is None:
         return names
     with suppress(OSError):
@@ -208,5 +208,5 @@ def _find_tracked_paths(root: Root) -> frozenset[bytes]:
 @lru_cache(maxsize=4)
 def _read_tracked_paths(path: str, _inode: int, _mtime_ns: int, _ctime_ns: int, size: int) -> frozenset[bytes]:
     with suppress(OSError), open(path, "rb") as file:
-        return tracked_paths(file.read()) if size <= _MAX_INDEX else frozenset()
+        return parse_tracked_paths(file.read()) if size <= _MAX_INDEX else frozenset()
     return frozenset()

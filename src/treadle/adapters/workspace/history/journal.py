@@ -13,9 +13,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from treadle.adapters.workspace.paths.durable import Freeing, private_folder
+from treadle.adapters.workspace.paths.durable import Freeing, make_private_folder
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import create_file, faultpoint, replace_file, sync_folder
+from treadle.base.file_system import create_file, reach_faultpoint, replace_file, sync_folder
 from treadle.errors import ToolError
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured
@@ -58,39 +58,39 @@ class Journals:
     # -- deciding -----------------------------------------------------------------------------------------------
 
     def read(self, name: str) -> Journal | None:
-        return self._read(self._file(name, "json"), Journal)
+        return self._read(self._make_file_path(name, "json"), Journal)
 
     def decide(self, journal: Journal) -> Journal:
         """Record the decision, unless there is one; the one that stands is given back."""
-        faultpoint("transaction.deciding")
-        if self._write(self._file(journal.name, "json"), journal, exclusive=True):
-            faultpoint("transaction.decided")
+        reach_faultpoint("transaction.deciding")
+        if self._write(self._make_file_path(journal.name, "json"), journal, exclusive=True):
+            reach_faultpoint("transaction.decided")
             return journal
         return self.read(journal.name) or journal
 
     def withdraw(self, name: str) -> None:
         """As if nothing had been decided: all that was made has been taken back."""
         self._remove(name, "json")
-        faultpoint("transaction.withdrawn")
+        reach_faultpoint("transaction.withdrawn")
         self.begin(name)
 
     def begin(self, name: str) -> None:
         """Remove the mark of an earlier try: nothing is decided under this name."""
         self._remove(name, "back")
 
-    def ending(self, name: str) -> Ending | None:
-        return self._read(self._file(name, "end"), Ending)
+    def read_ending(self, name: str) -> Ending | None:
+        return self._read(self._make_file_path(name, "end"), Ending)
 
-    def end(self, name: str, ending: Ending) -> None:
-        self._write(self._file(name, "end"), ending, lasting=False)
-        faultpoint("transaction.ended")
+    def record_ending(self, name: str, ending: Ending) -> None:
+        self._write(self._make_file_path(name, "end"), ending, lasting=False)
+        reach_faultpoint("transaction.ended")
 
     def turn_back(self, name: str) -> None:
         """From here on the changes are taken back, by this process or the next one."""
-        self._write(self._file(name, "back"), Ending())
+        self._write(self._make_file_path(name, "back"), Ending())
 
-    def turned_back(self, name: str) -> bool:
-        return os.path.exists(self._file(name, "back"))
+    def is_turned_back(self, name: str) -> bool:
+        return os.path.exists(self._make_file_path(name, "back"))
 
     def release(self, name: str) -> None:
         """Reduce the decision to a stub, because its outcome is recorded elsewhere. An unfinished decision stays."""
@@ -98,24 +98,24 @@ class Journals:
         if journal is None or journal.verdict == "released" or self._is_unfinished(journal):
             return
         with Freeing() as freeing:
-            freeing.hold(self._file(name, "json"))
-            freeing.hold(self._file(name, "end"))
-            self._write(self._file(name, "json"), Journal(name, journal.root, "released"), lasting=False)
+            freeing.hold(self._make_file_path(name, "json"))
+            freeing.hold(self._make_file_path(name, "end"))
+            self._write(self._make_file_path(name, "json"), Journal(name, journal.root, "released"), lasting=False)
             self._remove(name, "end")
 
     def list_unfinished(self) -> Iterator[Journal]:
         """Decisions that are not carried out yet, or are being so at this moment."""
-        journals = (self._read(file, Journal) for file in self._files(".json"))
+        journals = (self._read(file, Journal) for file in self._list_files(".json"))
         return (journal for journal in journals if journal is not None and self._is_unfinished(journal))
 
     def _is_unfinished(self, journal: Journal) -> bool:
-        return journal.verdict in ("commit", "restore") and self.ending(journal.name) is None
+        return journal.verdict in ("commit", "restore") and self.read_ending(journal.name) is None
 
     def sweep(self, older_than_s: float) -> int:
         """Remove what is left of what was settled long ago; returns how many decisions were forgotten."""
         cutoff = time.time() - older_than_s
         count = 0
-        for file in self._files(""):
+        for file in self._list_files(""):
             with suppress(FileNotFoundError):
                 if os.lstat(file).st_mtime > cutoff:
                     continue
@@ -132,20 +132,20 @@ class Journals:
     @contextmanager
     def lock(self, root: str) -> Iterator[None]:
         """Only one process at a time makes changes to a root. A dead one holds no lock."""
-        private_folder(self._folder)
+        make_private_folder(self._folder)
         with ExitStack() as stack:
             try:
-                stack.enter_context(lock_file(self._file(root, "lock"), _PATIENCE_S))
+                stack.enter_context(lock_file(self._make_file_path(root, "lock"), _PATIENCE_S))
             except TimeoutError:
                 other = "Another Treadle process has been changing this project for a long time"
                 raise ToolError(f"{other}. Nothing was changed; try again.") from None
             yield
 
-    def _file(self, name: str, ending: str) -> str:
+    def _make_file_path(self, name: str, ending: str) -> str:
         key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:40]
         return os.path.join(self._folder, f"{key}.{ending}")
 
-    def _files(self, ending: str) -> list[str]:
+    def _list_files(self, ending: str) -> list[str]:
         with suppress(FileNotFoundError):
             return [os.path.join(self._folder, name) for name in os.listdir(self._folder) if name.endswith(ending)]
         return []
@@ -166,7 +166,7 @@ class Journals:
 
     def _write(self, file: str, content: Value, *, exclusive: bool = False, lasting: bool = True) -> bool:
         """In one step; False if it had to be new and is not. `lasting`: it survives a power cut."""
-        private_folder(self._folder)
+        make_private_folder(self._folder)
         data = msgspec.json.encode(content)
         if not exclusive:
             replace_file(file, data, sync=lasting)
@@ -178,5 +178,5 @@ class Journals:
 
     def _remove(self, name: str, ending: str) -> None:
         with suppress(FileNotFoundError):
-            os.unlink(self._file(name, ending))
+            os.unlink(self._make_file_path(name, ending))
             sync_folder(self._folder)

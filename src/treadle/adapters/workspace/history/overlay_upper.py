@@ -24,10 +24,10 @@ from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.states import Folders
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import write_at
-from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, explain
+from treadle.adapters.workspace.paths.entries import LIST, READ, explain, hold_fd
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import faultpoint, replace_file
-from treadle.base.types import new_id
+from treadle.base.file_system import reach_faultpoint, replace_file
+from treadle.base.types import make_id
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.protocol.content import Value
@@ -113,15 +113,15 @@ class Upper(ContentSource):
         return os.path.exists(f"{self.view}/{LASTING}")
 
     @contextmanager
-    def top(self) -> Iterator[int]:
+    def open_top(self) -> Iterator[int]:
         try:
             fd = os.open(f"{self.view}/{UPPER}", LIST)
         except OSError as error:
             raise ToolError("The changes of the command are lost: its copy of the project is gone.") from error
-        with closing_fd(fd):
+        with hold_fd(fd):
             yield fd
 
-    def mode(self, path: str, status: os.stat_result) -> int:
+    def get_mode(self, path: str, status: os.stat_result) -> int:
         """The permissions that the command left. A noted mode counts as long as the entry has the mode that we gave it:
         a command that goes on may have changed it since."""
         mode = st.S_IMODE(status.st_mode)
@@ -129,14 +129,14 @@ class Upper(ContentSource):
         return noted if noted is not None and mode in (noted | _FILE_OPENED, noted | _FOLDER_OPENED) else mode
 
     @contextmanager
-    def folder(self, parent: int, name: str, path: str) -> Iterator[int]:
+    def open_folder(self, parent: int, name: str, path: str) -> Iterator[int]:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not status.st_mode & st.S_IRUSR or not status.st_mode & st.S_IXUSR:
             self._open_up(parent, name, path, status, _FOLDER_OPENED)
-        with closing_fd(os.open(name, LIST, dir_fd=parent)) as fd:
+        with hold_fd(os.open(name, LIST, dir_fd=parent)) as fd:
             yield fd
 
-    def file(self, parent: int, name: str, path: str, status: os.stat_result) -> int:
+    def open_file(self, parent: int, name: str, path: str, status: os.stat_result) -> int:
         if not status.st_mode & st.S_IRUSR:
             self._open_up(parent, name, path, status, _FILE_OPENED)
         return os.open(name, READ, dir_fd=parent)
@@ -144,7 +144,7 @@ class Upper(ContentSource):
     def open(self, path: str, state: FileState) -> int:
         try:
             with Folders(f"{self.view}/{UPPER}") as folders:
-                folder, name = folders.of(path)
+                folder, name = folders.locate(path)
                 return os.open(name, READ, dir_fd=folder)
         except OSError as error:
             raise explain(error, decode_path(path)) from error
@@ -155,10 +155,10 @@ class Upper(ContentSource):
     def let_go(self, paths: Iterable[str]) -> None:
         with suppress(OSError), Folders(f"{self.view}/{UPPER}") as folders:
             for path in paths:
-                folder, name = folders.of(path)
+                folder, name = folders.locate(path)
                 os.unlink(name, dir_fd=folder)
 
-    def mtime_ns(self, path: str) -> int:
+    def read_mtime_ns(self, path: str) -> int:
         with suppress(OSError), Folders(f"{self.view}/{UPPER}") as folders:
             status = folders.lstat(path)
             return 0 if status is None else status.st_mtime_ns
@@ -178,9 +178,9 @@ class Upper(ContentSource):
         if self._modes.get(path) != mode:
             self._modes[path] = mode
             append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            with closing_fd(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
+            with hold_fd(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
                 os.write(fd, b"%o %s\0" % (mode, os.fsencode(path)))
-            faultpoint("view.mode_noted")
+            reach_faultpoint("view.mode_noted")
         entries.chmod(parent, name, mode | more)
 
 
@@ -199,15 +199,15 @@ def is_deleted(status: os.stat_result) -> bool:
 
 def is_opaque(fd: int) -> bool:
     """True if a folder hides the entries of the lower one."""
-    return _attribute(fd, _OPAQUE) == b"y"
+    return _read_attribute(fd, _OPAQUE) == b"y"
 
 
 def is_copy(fd: int) -> bool:
     """True if a file was copied up from the lower folder to be written to. One with several hard links is unmarked."""
-    return _attribute(fd, _ORIGIN) is not None
+    return _read_attribute(fd, _ORIGIN) is not None
 
 
-def _attribute(fd: int, name: str) -> bytes | None:
+def _read_attribute(fd: int, name: str) -> bytes | None:
     with suppress(OSError):
         return os.getxattr(fd, name)
     return None
@@ -232,7 +232,7 @@ class Beginnings:
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_BEGINNINGS}"
 
-    def all(self) -> dict[str, FileState | None]:
+    def read_all(self) -> dict[str, FileState | None]:
         states: dict[str, FileState | None] = {}
         with suppress(FileNotFoundError), open(self._file, "rb") as file:
             for line in file:
@@ -244,26 +244,28 @@ class Beginnings:
     def add(self, states: States) -> None:
         """Paths that are known stay as they are."""
         with self._lock():
-            known_states = self.all()
-            if lines := _lines({path: state for path, state in states.items() if path not in known_states}):
+            known_states = self.read_all()
+            if lines := _encode_lines({path: state for path, state in states.items() if path not in known_states}):
                 fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
                 with open(fd, "ab", buffering=0) as file:
                     file.write(lines)
 
     def update(self, states: States) -> None:
         with self._lock():
-            replace_file(self._file, _lines({**self.all(), **states}))
+            replace_file(self._file, _encode_lines({**self.read_all(), **states}))
 
     def forget(self, paths: Collection[str]) -> None:
         with self._lock():
-            replace_file(self._file, _lines({path: state for path, state in self.all().items() if path not in paths}))
+            replace_file(
+                self._file, _encode_lines({path: state for path, state in self.read_all().items() if path not in paths})
+            )
 
     def _lock(self) -> AbstractContextManager[None]:
         """Chats add lines while others rebase or commit."""
         return lock_file(f"{self._file}.lock", _PATIENCE_S)
 
 
-def _lines(states: States) -> bytes:
+def _encode_lines(states: States) -> bytes:
     return b"".join(msgspec.json.encode(_Beginning(path, state)) + b"\n" for path, state in states.items())
 
 
@@ -306,10 +308,10 @@ def freeze_layer(upper: Upper, read_layer: Callable[[], LayerReading], into: str
         return
     os.makedirs(os.path.dirname(into), mode=0o700, exist_ok=True)
     for attempt in range(_ATTEMPTS):
-        staging = f"{os.path.dirname(into)}/.{new_id('f')}"
+        staging = f"{os.path.dirname(into)}/.{make_id('f')}"
         try:
             _copy_layer(upper, read_layer(), staging, count_lines)
-            faultpoint("view.frozen")
+            reach_faultpoint("view.frozen")
             with suppress(FileExistsError, OSError):  # another worker did the same
                 os.rename(staging, into)
             return
@@ -329,13 +331,13 @@ class FrozenLayer(ContentSource):
 
     def open(self, path: str, state: FileState) -> int:
         try:
-            return os.open(_content_file(self._view, self._numbers[path]), os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(_make_content_path(self._view, self._numbers[path]), os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, KeyError) as error:
             raise ToolError("The changes of the command are lost: its copy is gone.") from error
 
-    def mtime_ns(self, path: str) -> int:
+    def read_mtime_ns(self, path: str) -> int:
         with suppress(OSError, KeyError):
-            return os.stat(_content_file(self._view, self._numbers[path])).st_mtime_ns
+            return os.stat(_make_content_path(self._view, self._numbers[path])).st_mtime_ns
         return 0
 
     def list_touched_files(self) -> Iterator[tuple[str, int]]:
@@ -349,10 +351,12 @@ def _copy_layer(upper: Upper, layer: LayerReading, into: str, count_lines: LineC
     states, files = dict(layer.record.states), []
     for number, file in enumerate(layer.effect.files):
         if file.after is not None and file.after.kind == "file":
-            states[file.path] = copied_state = _copy_file(upper, file.path, file.after, _content_file(into, number))
+            states[file.path] = copied_state = _copy_file(
+                upper, file.path, file.after, _make_content_path(into, number)
+            )
             is_changed = copied_state.digest != file.after.digest
             file = replace(file, after=copied_state)
-            file = count_lines(file, _content_file(into, number)) if is_changed else file
+            file = count_lines(file, _make_content_path(into, number)) if is_changed else file
         files.append(file)
     effect, record = replace(layer.effect, files=tuple(files)), replace(layer.record, states=states)
     with open(f"{into}/{_FROZEN}", "wb") as goal:
@@ -361,7 +365,7 @@ def _copy_layer(upper: Upper, layer: LayerReading, into: str, count_lines: LineC
 
 def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileState:
     digest, size = hashlib.sha256(), 0
-    with closing_fd(upper.open(path, state)) as source, closing_fd(os.open(goal, _NEW, 0o600)) as copy:
+    with hold_fd(upper.open(path, state)) as source, hold_fd(os.open(goal, _NEW, 0o600)) as copy:
         status = os.fstat(source)
         if not st.S_ISREG(status.st_mode):
             raise ToolError(_BUSY)
@@ -373,5 +377,5 @@ def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileStat
     return FileState("file", state.mode, digest.hexdigest(), size)
 
 
-def _content_file(view: str, number: int) -> str:
+def _make_content_path(view: str, number: int) -> str:
     return f"{view}/{_CONTENT}/{number}"

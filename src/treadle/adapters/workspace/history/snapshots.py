@@ -17,18 +17,27 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from treadle.adapters.workspace.history.apply import GivenContent, StoreSource
-from treadle.adapters.workspace.history.content_store import ContentStore, after_images
-from treadle.adapters.workspace.history.git_index import git_fingerprint, mark_tracked
+from treadle.adapters.workspace.history.content_store import ContentStore, open_after_images
+from treadle.adapters.workspace.history.git_index import compute_git_fingerprint, mark_tracked
 from treadle.adapters.workspace.history.journal import Journals
-from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_folder, reading, state_of
+from treadle.adapters.workspace.history.states import Folders, SeenFiles, hold_file, is_folder, read_path_state
 from treadle.adapters.workspace.history.transaction import Transactions
 from treadle.adapters.workspace.root import Root
-from treadle.chat.change_rules import left_out
-from treadle.diff.changes import without_compiled
+from treadle.chat.change_rules import explain_left_out
+from treadle.diff.changes import drop_compiled
 from treadle.diff.diff import is_text
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
-from treadle.protocol.files import FileChange, FileConflict, FileState, Link, Trail, Uncaptured, decode_path, git_unit
+from treadle.protocol.files import (
+    FileChange,
+    FileConflict,
+    FileState,
+    Link,
+    Trail,
+    Uncaptured,
+    decode_path,
+    find_git_unit,
+)
 
 if TYPE_CHECKING:
     from treadle.adapters.workspace.git import Git
@@ -57,16 +66,16 @@ class ProjectSnapshots:
         self._git, self._folder = git, home / "snapshots"
         self.root = self._root = root
         self.images, self.journals = ContentStore(self._folder), Journals(self._folder / "journals")
-        self._transactions = Transactions(root, self.images, self.journals, lambda: git_fingerprint(root))
+        self._transactions = Transactions(root, self.images, self.journals, lambda: compute_git_fingerprint(root))
 
-    def state(self, path: str) -> FileState | None:
-        return state_of(self._root, path)
+    def read_state(self, path: str) -> FileState | None:
+        return read_path_state(self._root, path)
 
-    def ignored_folders(self, most: int) -> tuple[str, ...]:
-        from treadle.adapters.workspace.paths.ignore import ignored_folders
+    def list_ignored_folders(self, most: int) -> tuple[str, ...]:
+        from treadle.adapters.workspace.paths.ignore import list_ignored_folders
 
         with self._root.hold(".") as (top, _):
-            return tuple(ignored_folders(top, most))
+            return tuple(list_ignored_folders(top, most))
 
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes] | None) -> Effect:
         """Without contents their bytes are kept."""
@@ -84,31 +93,31 @@ class ProjectSnapshots:
     def is_unfinished(self, name: str) -> bool:
         return self._transactions.is_unfinished(name)
 
-    def content(self, digest: str, limit: int = 0) -> bytes:
+    def read_content(self, digest: str, limit: int = 0) -> bytes:
         with suppress(NotFound):
             return self.images.read(digest, limit)
-        return after_images(self._folder).read(digest, limit)
+        return open_after_images(self._folder).read(digest, limit)
 
     def is_after_image(self, digest: str) -> bool:
-        return after_images(self._folder).has(digest)
+        return open_after_images(self._folder).has_object(digest)
 
     def remember(self, files: Sequence[FileChange]) -> None:
-        remember(self._root, after_images(self._folder), files)
+        remember(self._root, open_after_images(self._folder), files)
 
-    def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
-        return self._withhold_changes(view, self._effect(view, distrusted=changed_paths), judged=True)
+    def read_effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+        return self._withhold_changes(view, self._read_effect(view, distrusted=changed_paths), judged=True)
 
-    def diff(self, view: str, effect: Effect) -> str:
+    def render_diff(self, view: str, effect: Effect) -> str:
         return effects.describe(self._root, view, effect)
 
     def commit(self, name: str, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
         seen_files = SeenFiles()
 
         def read() -> Effect:
-            return self._withhold_changes(view, self._effect(view, seen_files, changed_paths))
+            return self._withhold_changes(view, self._read_effect(view, seen_files, changed_paths))
 
-        effect = self._transactions.commit(name, view, read, effects.source, seen_files)
-        remember(self._root, after_images(self._folder), effect.files, seen_files)
+        effect = self._transactions.commit(name, view, read, effects.choose_source, seen_files)
+        remember(self._root, open_after_images(self._folder), effect.files, seen_files)
         return effect
 
     def freeze(self, view: str, into: str, changed_paths: frozenset[str] = frozenset()) -> None:
@@ -121,7 +130,7 @@ class ProjectSnapshots:
     def note_committed(self, view: str, frozen_view: str) -> None:
         overlay_upper.Upper(view).note_committed(overlay_upper.read_frozen(frozen_view).record)
 
-    def _effect(
+    def _read_effect(
         self, view: str, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
     ) -> Effect:
         if captures.is_copied(view):
@@ -130,21 +139,23 @@ class ProjectSnapshots:
             return overlay_upper.read_frozen(view).effect
         return effects.read(self._root, view, seen_files=seen_files, distrusted=distrusted)
 
-    def beginning(self, view: str) -> "captures.Beginning":
-        return captures.Beginning(view, self.images, self._root, self._captures())
+    def open_beginning(self, view: str) -> "captures.Beginning":
+        return captures.Beginning(view, self.images, self._root, self._make_captures())
 
     def _withhold_changes(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
         """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
-        files = without_compiled(mark_tracked(self._root, effect.files))
-        repository = self._repository(files, self._bytes_now, partial(effects.left_bytes, view))
-        links = repository.new_gitlinks() if repository is not None else {}
+        files = drop_compiled(mark_tracked(self._root, effect.files))
+        repository = self._make_repository_changes(
+            files, self._read_current_bytes, partial(effects.read_left_bytes, view)
+        )
+        links = repository.find_new_gitlinks() if repository is not None else {}
         remaining = withhold(self._root, replace(effect, files=files), links)
         if not judged:
             return remaining
-        reasons = repository.reasons() if repository is not None else ()
+        reasons = repository.list_reasons() if repository is not None else ()
         return replace(remaining, history=(*reasons, *self.assess(files).history))
 
-    def _repository(
+    def _make_repository_changes(
         self, files: Sequence[FileChange], old: "repository_changes.Content", new: "repository_changes.Content"
     ) -> "repository_changes.RepositoryChanges | None":
         if not any(file.path.startswith(".git/") for file in files):
@@ -152,7 +163,7 @@ class ProjectSnapshots:
         return repository_changes.RepositoryChanges(self._root, files, old, new, self._git)
 
     def discard(self, name: str) -> Effect | None:
-        return self._transactions.discard(name, effects.source)
+        return self._transactions.discard(name, effects.choose_source)
 
     def is_decided(self, name: str) -> bool:
         return self.journals.read(name) is not None
@@ -162,23 +173,23 @@ class ProjectSnapshots:
         return journal is not None and journal.verdict in ("commit", "restore")
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
-        return self._captures().capture(name)
+        return self._make_captures().capture(name)
 
     def compare(self, name: str) -> Effect:
-        effect = self._captures().compare(name)
-        repository = self._repository(effect.files, self._bytes_before, self._bytes_now)
+        effect = self._make_captures().compare(name)
+        repository = self._make_repository_changes(effect.files, self._read_old_bytes, self._read_current_bytes)
         judgement = self.assess(effect.files)
-        reasons = repository.reasons() if repository is not None else ()
+        reasons = repository.list_reasons() if repository is not None else ()
         effect = replace(effect, files=judgement.files, history=(*reasons, *judgement.history))
         if self._root.ground is not None:
-            self._root.ground.changing({file.path: file.before for file in effect.files})
+            self._root.ground.record_old_states({file.path: file.before for file in effect.files})
         self.remember(effect.files)
         return effect
 
-    def _bytes_before(self, file: FileChange, most: int) -> bytes:
-        return self.content(file.before.digest if file.before is not None else "", most)
+    def _read_old_bytes(self, file: FileChange, most: int) -> bytes:
+        return self.read_content(file.before.digest if file.before is not None else "", most)
 
-    def _bytes_now(self, file: FileChange, most: int) -> bytes:
+    def _read_current_bytes(self, file: FileChange, most: int) -> bytes:
         return self._root.read_bytes(decode_path(file.path), most)
 
     def withdraw(self, name: str, effect: Effect) -> Effect:
@@ -193,23 +204,25 @@ class ProjectSnapshots:
         return effect if undone.conflicts else replace(permitted_effect, conflicts=effect.conflicts)
 
     def release(self, name: str) -> None:
-        self._captures().release(name)
+        self._make_captures().release(name)
         self.journals.release(name)
 
-    def _captures(self) -> "captures.Captures":
+    def _make_captures(self) -> "captures.Captures":
         return captures.Captures(self._root, self.images, self._folder)
 
     def plan(self, request: UndoRequest) -> Plan:
-        return undo_plan.plan(self._root, self.images, request)
+        return undo_plan.plan_undo(self._root, self.images, request)
 
-    def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
-        return undo_plan.texts(self._root, self.images, change)
+    def read_texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+        return undo_plan.read_texts(self._root, self.images, change)
 
     def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
         return undo_plan.keep_hunks(self._root, self.images, trail, hunks)
 
     def apply(self, name: str, request: UndoRequest) -> Effect:
-        return self._transactions.restore(name, lambda: undo_plan.plan(self._root, self.images, request, keep=True))
+        return self._transactions.restore(
+            name, lambda: undo_plan.plan_undo(self._root, self.images, request, keep=True)
+        )
 
 
 _MOST_REMEMBERED = 500  # So many files of one set of changes are remembered …
@@ -220,19 +233,19 @@ def remember(
     root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen_files: SeenFiles | None = None
 ) -> None:
     """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
-    shown = ((each.path, each.after) for each in changes if not each.ignored and not git_unit(each.path))
+    shown = ((each.path, each.after) for each in changes if not each.ignored and not find_git_unit(each.path))
     files = ((path, state) for path, state in shown if state is not None and state.kind == "file")
     candidates = [(path, state) for path, state in files if state.size <= _LARGEST_REMEMBERED]
     if not candidates:
         return
-    with suppress(OSError, ToolError), Folders(root.top()) as folders, after_images.batch() as batch:
+    with suppress(OSError, ToolError), Folders(root.open_top()) as folders, after_images.open_batch() as batch:
         for path, state in candidates[:_MOST_REMEMBERED]:
             with suppress(OSError, ToolError):
                 if batch.has_content(state.digest):
                     continue
                 data = None if seen_files is None else seen_files.get_new_bytes(state.digest)
                 if data is None:
-                    with reading(*folders.of(path)) as fd:
+                    with hold_file(*folders.locate(path)) as fd:
                         data = os.pread(fd, state.size + 1, 0)
                     if hashlib.sha256(data).hexdigest() != state.digest:
                         continue
@@ -247,7 +260,7 @@ def withhold(root: Root, effect: Effect, other_reasons: Mapping[str, str] = Mapp
     """Return the effect without paths that are never committed (S-16) and without `other_reasons`, by path with the
     reason; a folder is reported once for everything below it. A withheld path that would replace a folder is a
     conflict: without it, the commit would only remove the folder."""
-    reasons = {**left_out(effect.files, lambda path: root.inspect(path) is not None), **other_reasons}
+    reasons = {**explain_left_out(effect.files, lambda path: root.inspect(path) is not None), **other_reasons}
     if not reasons:
         return effect
     reported_paths = [path for path in reasons if path.rpartition("/")[0] not in reasons]

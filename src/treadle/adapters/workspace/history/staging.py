@@ -7,8 +7,8 @@ import stat as st
 from contextlib import suppress
 from typing import Self
 
-from treadle.adapters.workspace.paths.durable import Freeing, Syncing, copy, private_folder, temp_name
-from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, lstat
+from treadle.adapters.workspace.paths.durable import Freeing, Syncing, copy_bytes, make_private_folder, make_temp_name
+from treadle.adapters.workspace.paths.entries import LIST, READ, hold_fd, lstat
 from treadle.protocol.files import FileState, decode_path
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,7 +22,7 @@ class StagingFolder:
     a descriptor of the project, `home` a folder outside."""
 
     def __init__(self, root: int, home: str, key: str) -> None:
-        self._root, self._home, self._key, self._name = root, home, key, temp_name("stage", key)
+        self._root, self._home, self._key, self._name = root, home, key, make_temp_name("stage", key)
         self._fd, self._again = -1, True
         # Staged files that overlayfs copied up from the file they will replace, without an access control list.
         self._listless: set[str] = set()
@@ -33,8 +33,8 @@ class StagingFolder:
             self.remove()
         self._again = not new
         if self._fd < 0:
-            private_folder(self._home)
-            with closing_fd(os.open(self._home, LIST)) as home:
+            make_private_folder(self._home)
+            with hold_fd(os.open(self._home, LIST)) as home:
                 is_same_mount = _mount(home) is not None and _mount(home) == _mount(self._root)
                 parent = home if is_same_mount else self._root
                 with suppress(FileExistsError):
@@ -56,19 +56,19 @@ class StagingFolder:
     def remove(self) -> None:
         self.close()
         _remove(self._root, self._name)
-        with suppress(FileNotFoundError), closing_fd(os.open(self._home, LIST)) as home:
+        with suppress(FileNotFoundError), hold_fd(os.open(self._home, LIST)) as home:
             _remove(home, self._name)
 
-    def has(self, name: str) -> bool:
+    def has_entry(self, name: str) -> bool:
         return self._again and lstat(self._fd, name) is not None
 
-    def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
+    def add_file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
         """A file with the bytes of `source` and the owner of the old one. On a reused stage it is named when whole."""
         half = f"{name}.half" if self._again else name
         with suppress(FileNotFoundError):
             os.unlink(half, dir_fd=self._fd)
-        with closing_fd(os.open(half, _NEW, 0o600, dir_fd=self._fd)) as fd:
-            copy(source, fd)
+        with hold_fd(os.open(half, _NEW, 0o600, dir_fd=self._fd)) as fd:
+            copy_bytes(source, fd)
             if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                 with suppress(PermissionError):  # only root may give files away
                     os.fchown(fd, old.st_uid, old.st_gid)
@@ -76,7 +76,7 @@ class StagingFolder:
             if mtime_ns:
                 os.utime(fd, ns=(mtime_ns, mtime_ns))
             if half == name and state.mode & st.S_IRUSR:
-                self._sync.file(name, self._fd)
+                self._sync.add_file(name, self._fd)
             else:  # it is taken for whole by its name, or cannot be opened again
                 os.fsync(fd)
             if half != name:
@@ -97,15 +97,15 @@ class StagingFolder:
             os.link(source, name, src_dir_fd=folder, dst_dir_fd=self._fd, follow_symlinks=False)
         except OSError:
             return False
-        self._sync.file(name, self._fd)
+        self._sync.add_file(name, self._fd)
         if _ORIGIN in attributes:
             self._listless.add(name)
         return True
 
-    def link(self, name: str, state: FileState) -> None:
+    def add_link(self, name: str, state: FileState) -> None:
         os.symlink(decode_path(state.target), name, dir_fd=self._fd)
 
-    def fifo(self, name: str, state: FileState) -> None:
+    def add_fifo(self, name: str, state: FileState) -> None:
         half = f"{name}.half"
         os.mkfifo(half, 0o600, dir_fd=self._fd)
         os.chmod(half, state.mode, dir_fd=self._fd)
@@ -113,7 +113,7 @@ class StagingFolder:
 
     def sync(self, *, names: bool = True) -> int | None:
         """Make it last. The file system that was synced as a whole for it, if one was."""
-        synced_device = self._sync.data()
+        synced_device = self._sync.sync_data()
         if names and synced_device is None:
             os.fsync(self._fd)
         return synced_device
@@ -131,13 +131,13 @@ class StagingFolder:
             if error.errno != errno.EXDEV:
                 raise
             # Another file system is mounted there.
-            temp = temp_name(goal, self._key)
+            temp = make_temp_name(goal, self._key)
             with suppress(FileNotFoundError):
                 os.unlink(temp, dir_fd=folder)
-            self._copy(name, folder, temp)
+            self._copy_entry(name, folder, temp)
             _put(folder, temp, folder, goal, new=new)
 
-    def _copy(self, name: str, folder: int, goal: str) -> None:
+    def _copy_entry(self, name: str, folder: int, goal: str) -> None:
         status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         if st.S_ISLNK(status.st_mode):
             os.symlink(os.readlink(name, dir_fd=self._fd), goal, dir_fd=folder)
@@ -147,8 +147,8 @@ class StagingFolder:
         else:
             os.chmod(name, 0o600, dir_fd=self._fd)
             ready = os.open(name, READ, dir_fd=self._fd)
-            with closing_fd(ready) as source, closing_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
-                copy(source, fd)
+            with hold_fd(ready) as source, hold_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
+                copy_bytes(source, fd)
                 os.fchmod(fd, st.S_IMODE(status.st_mode))
                 os.utime(fd, ns=(status.st_mtime_ns, status.st_mtime_ns))
                 os.fsync(fd)
@@ -204,7 +204,7 @@ def _remove(folder: int, name: str) -> None:
         fd = os.open(name, LIST, dir_fd=folder)
     except OSError:
         return
-    with Freeing() as freeing, closing_fd(fd):
+    with Freeing() as freeing, hold_fd(fd):
         for each in os.listdir(fd):
             freeing.hold(each, fd)
             os.unlink(each, dir_fd=fd)

@@ -18,8 +18,8 @@ import msgspec
 from treadle.adapters.workspace.history.content_store import SMALL as PACKED
 from treadle.adapters.workspace.history.content_store import StoreBatch
 from treadle.adapters.workspace.paths import entries
-from treadle.adapters.workspace.paths.durable import digest_of
-from treadle.adapters.workspace.paths.entries import HOLD, READ, Missing, closing_fd, lstat
+from treadle.adapters.workspace.paths.durable import compute_digest
+from treadle.adapters.workspace.paths.entries import HOLD, READ, Missing, hold_fd, lstat
 from treadle.adapters.workspace.root import Root
 from treadle.diff.diff import count_lines
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
@@ -39,15 +39,15 @@ class FileContent(msgspec.Struct, frozen=True):
     head: bytes = b""  # The beginning of a large text
 
 
-def content_of(
+def read_file_content(
     parent: int, name: str, status: os.stat_result, mode: int, open_content: Callable[[], int]
 ) -> FileContent:
-    kind = kind_of(status.st_mode)
+    kind = get_state_kind(status.st_mode)
     if kind == "link":
         return FileContent(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
     if kind != "file":
         return FileContent(FileState(kind, mode))
-    with closing_fd(open_content()) as fd:
+    with hold_fd(open_content()) as fd:
         first = last = os.read(fd, min(status.st_size + 1, _CHUNK))
         total, size, lines = hashlib.sha256(first), len(first), first.count(b"\n")
         if size != status.st_size or size >= _CHUNK:  # the end was not seen
@@ -62,11 +62,11 @@ def content_of(
         return FileContent(state, data=data)
     lines += bool(size) and not last.endswith(b"\n")
     if is_complete and size <= SMALL:
-        return FileContent(state, lines, text_of(first), data)
+        return FileContent(state, lines, decode_text(first), data)
     return FileContent(state, lines, data=data, head=first)
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
@@ -84,12 +84,12 @@ class Counting:
         self._left -= 1
         if self._left >= 0 and old_content.text is not None and new_content.text is not None:
             return count_lines(old_content.text, new_content.text)
-        if self._left >= 0 and old_content.lines and _begins_alike(old_content, new_content):
+        if self._left >= 0 and old_content.lines and _has_similar_beginning(old_content, new_content):
             return DiffStat()
         return DiffStat(new_content.lines, old_content.lines)
 
 
-def _begins_alike(old_content: FileContent, new_content: FileContent) -> bool:
+def _has_similar_beginning(old_content: FileContent, new_content: FileContent) -> bool:
     """True if at least a tenth of the lines at the beginning of a text are at the beginning of the other, too."""
     old_lines, new_lines = (
         (each.head if each.text is None else each.text.encode(errors="surrogateescape")).splitlines()
@@ -98,7 +98,7 @@ def _begins_alike(old_content: FileContent, new_content: FileContent) -> bool:
     return 10 * (Counter(old_lines) & Counter(new_lines)).total() >= len(old_lines)
 
 
-def signature(status: os.stat_result | None) -> tuple[int, ...] | None:
+def make_signature(status: os.stat_result | None) -> tuple[int, ...] | None:
     """The values by which an unchanged entry is recognized without reading it."""
     if status is None:
         return None
@@ -111,36 +111,36 @@ def is_folder(state: FileState | None) -> bool:
     return state is not None and state.kind == "directory"
 
 
-def kind_of(mode: int) -> StateKind:
-    return "fifo" if st.S_ISFIFO(mode) else entries.kind(mode)
+def get_state_kind(mode: int) -> StateKind:
+    return "fifo" if st.S_ISFIFO(mode) else entries.get_file_kind(mode)
 
 
-def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
+def read_state(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
     """The state of this name in a held folder. With a batch the bytes of a file are kept, too."""
     status = lstat(folder, name)
     if status is None:
         return None
-    kind, mode = kind_of(status.st_mode), st.S_IMODE(status.st_mode)
+    kind, mode = get_state_kind(status.st_mode), st.S_IMODE(status.st_mode)
     if kind == "link":
         return FileState("link", target=encode_path(os.readlink(name, dir_fd=folder)))
     if kind != "file":
         return FileState(kind, mode)
-    with reading(folder, name) as fd:
-        digest = batch.put_file(fd) if batch is not None else digest_of(fd)
+    with hold_file(folder, name) as fd:
+        digest = batch.put_file(fd) if batch is not None else compute_digest(fd)
         return FileState("file", mode, digest, os.fstat(fd).st_size)
 
 
-def matches(folder: int, name: str, expected: FileState | None) -> bool:
+def matches_state(folder: int, name: str, expected: FileState | None) -> bool:
     """True if a name has this state; the file is read only if all else fits."""
     status = lstat(folder, name)
     if status is None or expected is None or not st.S_ISREG(status.st_mode):
-        return look(folder, name) == expected
+        return read_state(folder, name) == expected
     attributes = ("file", st.S_IMODE(status.st_mode), status.st_size)
-    return attributes == (expected.kind, expected.mode, expected.size) and look(folder, name) == expected
+    return attributes == (expected.kind, expected.mode, expected.size) and read_state(folder, name) == expected
 
 
-def reading(folder: int, name: str) -> AbstractContextManager[int]:
-    return closing_fd(open_file(folder, name))
+def hold_file(folder: int, name: str) -> AbstractContextManager[int]:
+    return hold_fd(open_file(folder, name))
 
 
 def open_file(folder: int, name: str) -> int:
@@ -176,12 +176,12 @@ class Folders:
         self._parts: tuple[str, ...] = ()
         self._modes = [_let_in(self._held[0])]
 
-    def of(self, path: str) -> tuple[int, str]:
+    def locate(self, path: str) -> tuple[int, str]:
         """The folder of a path (as `encode_path` has it), and the name in it. OSError ENOENT, ENOTDIR if missing."""
-        parts = parts_of(path)
-        return self.at(parts[:-1]), parts[-1]
+        parts = split_path(path)
+        return self.hold_folder(parts[:-1]), parts[-1]
 
-    def at(self, parts: tuple[str, ...]) -> int:
+    def hold_folder(self, parts: tuple[str, ...]) -> int:
         if parts == self._parts:
             return self._held[-1]
         equal = (one == other for one, other in zip(parts, self._parts, strict=False))
@@ -192,14 +192,14 @@ class Folders:
             self._modes.append(_let_in(self._held[-1]))
         return self._held[-1]
 
-    def mode(self, parts: tuple[str, ...]) -> int:
+    def get_mode(self, parts: tuple[str, ...]) -> int:
         """The mode of a folder without the permissions that were added while it is held."""
-        fd = self.at(parts)
+        fd = self.hold_folder(parts)
         saved_mode = self._modes[-1]
         return st.S_IMODE(os.fstat(fd).st_mode) if saved_mode is None else saved_mode
 
     def set_mode(self, parts: tuple[str, ...], mode: int) -> None:
-        entries.chmod_held(self.at(parts), mode)
+        entries.chmod_held(self.hold_folder(parts), mode)
         self._modes[-1] = None
 
     def forget(self) -> None:
@@ -228,20 +228,20 @@ class Folders:
     # A missing folder means for these that nothing is there.
 
     def lstat(self, path: str) -> os.stat_result | None:
-        place = self._place(path)
+        place = self._find_place(path)
         return None if place is None else lstat(*place)
 
-    def look(self, path: str, batch: StoreBatch | None = None) -> FileState | None:
-        place = self._place(path)
-        return None if place is None else look(*place, batch)
+    def read_state(self, path: str, batch: StoreBatch | None = None) -> FileState | None:
+        place = self._find_place(path)
+        return None if place is None else read_state(*place, batch)
 
-    def matches(self, path: str, expected: FileState | None) -> bool:
-        place = self._place(path)
-        return expected is None if place is None else matches(*place, expected)
+    def matches_state(self, path: str, expected: FileState | None) -> bool:
+        place = self._find_place(path)
+        return expected is None if place is None else matches_state(*place, expected)
 
-    def _place(self, path: str) -> tuple[int, str] | None:
+    def _find_place(self, path: str) -> tuple[int, str] | None:
         try:
-            return self.of(path)
+            return self.locate(path)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 raise
@@ -254,18 +254,18 @@ def _let_in(fd: int) -> int | None:
 
 
 @lru_cache(1 << 12)  # each step of a change asks for them
-def parts_of(path: str) -> tuple[str, ...]:
+def split_path(path: str) -> tuple[str, ...]:
     """The components of a recorded path. OutsideRoot if it is none that Treadle would record."""
     parts = tuple(decode_path(path).split("/"))
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise entries.outside(path)
+        raise entries.make_outside_error(path)
     return parts
 
 
-def state_of(root: Root, path: str) -> FileState | None:
+def read_path_state(root: Root, path: str) -> FileState | None:
     """The state of a path that any caller may give; the folders above may be links that stay inside."""
     with suppress(Missing), root.locate_name(path) as place:
-        return look(place.fd, place.name)
+        return read_state(place.fd, place.name)
     return None
 
 
@@ -291,14 +291,14 @@ class SeenFiles:
         # A change from now on must get another ctime than the last one.
         visible = status.st_ctime_ns % _TICK_NS and time.time_ns() - status.st_ctime_ns > 2 * _TICK_NS
         if old_content.data is not None and visible:
-            self._before[path] = (signature(status), old_content.state.digest, old_content.data)
+            self._before[path] = (make_signature(status), old_content.state.digest, old_content.data)
         if new_content.data is not None:
             self._after[new_content.state.digest] = new_content.data
 
     def get_old_bytes(self, path: str, state: FileState, now: os.stat_result | None) -> bytes | None:
         """The bytes of what a path was and is, by its status; None if they are not known."""
         status, digest, data = self._before.get(path, (None, "", None))
-        return data if digest == state.digest and status == signature(now) else None
+        return data if digest == state.digest and status == make_signature(now) else None
 
     def get_new_bytes(self, digest: str) -> bytes | None:
         return self._after.get(digest)

@@ -30,11 +30,11 @@ from treadle.adapters.workspace.history.staging import StagingFolder
 from treadle.adapters.workspace.history.states import Folders, SeenFiles
 from treadle.adapters.workspace.paths.durable import FEW, SyncAhead
 from treadle.adapters.workspace.root import Root
-from treadle.base.file_system import faultpoint
+from treadle.base.file_system import reach_faultpoint
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.ports.snapshots import Effect, Plan
-from treadle.ports.workspace import inert
-from treadle.protocol.files import FileChange, FileConflict, decode_path, git_unit
+from treadle.ports.workspace import escape_name
+from treadle.protocol.files import FileChange, FileConflict, decode_path, find_git_unit
 
 SourceOf = Callable[[str], ContentSource]  # The bytes of the files in a view folder
 _NOTHING = Effect(())
@@ -50,70 +50,72 @@ class Transactions:
     def commit(
         self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen_files: SeenFiles | None = None
     ) -> Effect:
-        with self._alone() as folders:
+        with self._lock_root() as folders:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, source_of, folders)
             self._stage(folders, name).remove()  # staged files of an earlier try may belong to another effect
             effect = read()
-            new_journal = self._journal(name, "commit", view, effect)
+            new_journal = self._make_journal(name, "commit", view, effect)
             if effect.conflicts:
                 return self._report_settled(self._refuse(new_journal, effect.conflicts))
             source = source_of(view)
             if not effect.files and not any(True for _ in source.list_touched_files()):
                 return effect  # most commands only look: there is nothing to decide, and nothing to wait for
-            return self._first(new_journal, source, folders, seen_files)
+            return self._begin_changes(new_journal, source, folders, seen_files)
 
     def change(self, name: str, files: Sequence[FileChange], source: ContentSource) -> Effect:
         """These changes, or those that were begun by this name. With conflicts nothing is changed."""
-        with self._alone() as folders:
+        with self._lock_root() as folders:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, lambda _view: source, folders)
-            needed_changes = Effect(tuple(each for each in files if not _folder_exists(folders, each)))
-            return self._first(self._journal(name, "commit", "", needed_changes, passing=True), source, folders)
+            needed_changes = Effect(tuple(each for each in files if not _is_existing_folder(folders, each)))
+            return self._begin_changes(
+                self._make_journal(name, "commit", "", needed_changes, passing=True), source, folders
+            )
 
     def is_unfinished(self, name: str) -> bool:
         """True if changes of this name are decided and not complete; else what an earlier try staged is removed."""
-        with self._alone() as folders:
+        with self._lock_root() as folders:
             is_decided = self._journals.read(name) is not None
             if not is_decided:
                 self._stage(folders, name).remove()
             return is_decided
 
     def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
-        with self._alone() as folders:
+        with self._lock_root() as folders:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, lambda _view: self._stored_content, folders)
-            return self._first(self._journal(name, "restore", "", plan()), self._stored_content, folders)
+            return self._begin_changes(self._make_journal(name, "restore", "", plan()), self._stored_content, folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
-        stands = self._journals.read(name) or self._journals.decide(self._journal(name, "discard"))
-        with self._alone() as folders:
+        stands = self._journals.read(name) or self._journals.decide(self._make_journal(name, "discard"))
+        with self._lock_root() as folders:
             if stands.verdict in ("commit", "restore"):
-                if not self._journals.turned_back(name):
+                if not self._journals.is_turned_back(name):
                     return self._complete(stands, source_of, folders)
                 self._take_back(stands, folders)
-                self._journals.decide(self._journal(name, "discard"))
+                self._journals.decide(self._make_journal(name, "discard"))
             self._stage(folders, name).remove()
             return None
 
-    def _first(
+    def _begin_changes(
         self, new_journal: Journal, source: ContentSource, folders: Folders, seen_files: SeenFiles | None = None
     ) -> Effect:
         self._journals.begin(new_journal.name)
-        early_sync = SyncAhead(folders.at(())) if len(new_journal.files) > FEW else None
+        early_sync = SyncAhead(folders.hold_folder(())) if len(new_journal.files) > FEW else None
         self._stage(folders, new_journal.name, "back").remove()
-        with self._stage(folders, new_journal.name) as stage, self._images.batch() as batch:
+        with self._stage(folders, new_journal.name) as stage, self._images.open_batch() as batch:
             try:
                 surveyor = Surveyor(folders, batch, seen_files, retry=new_journal.passing)
                 progress = surveyor.survey(new_journal.files)
                 conflicts = _find_conflicts(progress)
-                making = ChangeApplier(folders, progress, source, stage, _numbers(new_journal.files))
+                making = ChangeApplier(folders, progress, source, stage, _number_changes(new_journal.files))
                 single = new_journal.passing and making.single
                 if new_journal.passing and making.is_complete and not conflicts:
-                    return _result(new_journal, Ending())
+                    return _make_result(new_journal, Ending())
                 batch.give_names()
                 if conflicts and new_journal.verdict == "commit":
                     return self._report_settled(self._refuse(new_journal, conflicts))
@@ -121,18 +123,18 @@ class Transactions:
                     stage.open(new=True)
                     synced_device = making.prepare(lasting=not single)
                 except OSError as error:
-                    raise _not_made(error) from error
-                batch.lasts(synced_device)  # one sync for what was and for what comes
+                    raise _explain_failure(error) from error
+                batch.note_synced(synced_device)  # one sync for what was and for what comes
                 if early_sync is not None:
                     early_sync.check()
                 batch.finish()
                 if self._root.ground is not None:
-                    self._root.ground.changing({change.path: change.before for change in new_journal.files})
+                    self._root.ground.record_old_states({change.path: change.before for change in new_journal.files})
                 still_before = [each.change for each in progress if each.standing == "before"]
-                closed_modes = apply.closed_folders(folders, still_before)
+                closed_modes = apply.find_closed_folders(folders, still_before)
                 folders.forget()
                 if closed_modes and new_journal.passing:
-                    folder = inert(decode_path(next(iter(closed_modes))))
+                    folder = escape_name(decode_path(next(iter(closed_modes))))
                     read_only = f"The folder {folder} is read-only: its permissions do not allow writing."
                     raise ToolError(f"Nothing was changed. {read_only}")
                 journal = msgspec.structs.replace(new_journal, closed=closed_modes)
@@ -155,13 +157,13 @@ class Transactions:
         if journal.verdict not in ("commit", "restore"):
             return self._report_settled(journal)
         with self._stage(folders, journal.name) as stage:
-            if (ending := self._journals.ending(journal.name)) is not None:
+            if (ending := self._journals.read_ending(journal.name)) is not None:
                 stage.remove()
-                return _result(journal, ending)
-            if self._journals.turned_back(journal.name):
+                return _make_result(journal, ending)
+            if self._journals.is_turned_back(journal.name):
                 self._take_back(journal, folders)
                 raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
-            numbers = _numbers(journal.files)
+            numbers = _number_changes(journal.files)
             stage.open()
             survey = Surveyor(folders).survey(journal.files)
             conflicts = _find_conflicts(survey)
@@ -173,7 +175,7 @@ class Transactions:
 
     def _report_settled(self, journal: Journal) -> Effect:
         if journal.verdict == "refuse":
-            return _result(journal, Ending())
+            return _make_result(journal, Ending())
         verdict_words = "was discarded" if journal.verdict == "discard" else "was settled before"
         raise ToolError(f"The effect of this call {verdict_words}; nothing was changed now.")
 
@@ -188,23 +190,25 @@ class Transactions:
                 self._take_back(journal, folders)
             except Exception as second:
                 raise ToolError(
-                    f"The changes could not be made ({_words(error)}), and those that were could not be taken back "
-                    f"({_words(second)}). That is done at the next try."
+                    f"The changes could not be made ({_describe_error(error)}), and those that were could not be "
+                    f"taken back ({_describe_error(second)}). That is done at the next try."
                 ) from error
-            raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
+            raise ToolError(
+                f"The changes could not be made ({_describe_error(error)}), so none of them was."
+            ) from error
         if conflicts and journal.verdict == "commit":
             return self._call_off(journal, conflicts, folders)
-        git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
+        git = self._fingerprint() if any(find_git_unit(change.path) for change in journal.files) else ""
         ending = Ending(tuple(conflicts), git)
         if not journal.passing:
-            self._journals.end(journal.name, ending)
+            self._journals.record_ending(journal.name, ending)
             making.source.let_go(making.adopted)
             stage.remove()
-            return _result(journal, ending)
+            return _make_result(journal, ending)
         with suppress(OSError):  # the changes are made: a process that finds a rest of the decision sees that, too
             self._journals.withdraw(journal.name)
             stage.remove()
-        return _result(journal, ending)
+        return _make_result(journal, ending)
 
     def _apply_changes(
         self, journal: Journal, making: ChangeApplier, folders: Folders, stage: StagingFolder
@@ -219,7 +223,7 @@ class Transactions:
             survey = Surveyor(folders).survey(journal.files)
             if (conflicts := _find_conflicts(survey)) and journal.verdict == "commit":
                 return conflicts
-            again = ChangeApplier(folders, survey, making.source, stage, _numbers(journal.files))
+            again = ChangeApplier(folders, survey, making.source, stage, _number_changes(journal.files))
             again.prepare()
             return [*conflicts, *again.make(journal.closed)]
 
@@ -230,20 +234,20 @@ class Transactions:
 
     def _take_back(self, journal: Journal, folders: Folders) -> None:
         self._journals.turn_back(journal.name)
-        faultpoint("transaction.turned_back")
+        reach_faultpoint("transaction.turned_back")
         folders.forget()
-        changes, numbers = apply.backwards(journal.files), _numbers(journal.files)
+        changes, numbers = apply.reverse_changes(journal.files), _number_changes(journal.files)
         survey = Surveyor(folders).survey(changes)
         self._stage(folders, journal.name).remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
             making = ChangeApplier(folders, survey, self._stored_content, stage, numbers)
             making.prepare()
-            making.make({**apply.closed_folders(folders, changes), **journal.closed})
+            making.make({**apply.find_closed_folders(folders, changes), **journal.closed})
             self._journals.withdraw(journal.name)
             stage.remove()
 
-    def _journal(
+    def _make_journal(
         self, name: str, verdict: Verdict, view: str = "", effect: Effect | Plan = _NOTHING, *, passing: bool = False
     ) -> Journal:
         root, uncaptured = self._root, effect.uncaptured if isinstance(effect, Effect) else ()
@@ -252,33 +256,33 @@ class Transactions:
         return Journal(name, root.path, verdict, view, *content, bound=root.bound, world=world, passing=passing)
 
     @contextmanager
-    def _alone(self) -> Iterator[Folders]:
+    def _lock_root(self) -> Iterator[Folders]:
         try:
-            with self._journals.lock(self._root.key), Folders(self._root.top()) as folders:
+            with self._journals.lock(self._root.key), Folders(self._root.open_top()) as folders:
                 yield folders
         except OSError as error:
-            raise _not_made(error) from error
+            raise _explain_failure(error) from error
         except NotFound as error:
             raise ToolError(f"The changes are not made. {error}") from error
 
     def _stage(self, folders: Folders, name: str, way: str = "") -> StagingFolder:
         home = os.path.join(self._images.folder, "stage")
-        return StagingFolder(folders.at(()), home, f"{self._root.key}/{name}/{way}")
+        return StagingFolder(folders.hold_folder(()), home, f"{self._root.key}/{name}/{way}")
 
 
-def _not_made(error: OSError) -> ToolError:
-    return ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.")
+def _explain_failure(error: OSError) -> ToolError:
+    return ToolError(f"The changes are not made: {_describe_error(error)}. Try again when that is mended.")
 
 
-def _folder_exists(folders: Folders, change: FileChange) -> bool:
+def _is_existing_folder(folders: Folders, change: FileChange) -> bool:
     """True if the change creates a folder that others have created meanwhile: then its mode is theirs."""
     if change.before is not None or change.after is None or change.after.kind != "directory":
         return False
     status = folders.lstat(change.path)
-    return status is not None and stat.S_ISDIR(status.st_mode) and not apply.mode_pending(change, status)
+    return status is not None and stat.S_ISDIR(status.st_mode) and not apply.is_mode_pending(change, status)
 
 
-def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
+def _number_changes(changes: Sequence[FileChange]) -> dict[str, str]:
     return {change.path: str(number) for number, change in enumerate(changes)}
 
 
@@ -286,13 +290,13 @@ def _find_conflicts(progress: Sequence[PathProgress]) -> list[FileConflict]:
     return [FileConflict(each.change.path, each.reason) for each in progress if each.standing == "other"]
 
 
-def _result(journal: Journal, ending: Ending) -> Effect:
+def _make_result(journal: Journal, ending: Ending) -> Effect:
     conflict_paths = {conflict.path for conflict in ending.conflicts}
     files = tuple(change for change in journal.files if change.path not in conflict_paths)
     return Effect(files, (*journal.conflicts, *ending.conflicts), journal.uncaptured, ending.git)
 
 
-def _words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, OSError):
         return os.strerror(error.errno or 0)
     return str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"

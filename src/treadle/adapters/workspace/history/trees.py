@@ -18,11 +18,19 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.base.file_system import faultpoint
-from treadle.base.types import new_id
+from treadle.base.file_system import reach_faultpoint
+from treadle.base.types import make_id
 from treadle.diff.changes import CACHES
 from treadle.diff.diff import count_lines
-from treadle.protocol.files import DiffStat, FileChange, FileState, Uncaptured, change_of, decode_path, encode_path
+from treadle.protocol.files import (
+    DiffStat,
+    FileChange,
+    FileState,
+    Uncaptured,
+    decode_path,
+    encode_path,
+    make_file_change,
+)
 
 FILE_CAP = 64 << 20
 IGNORED_FILE_CAP = 1 << 20
@@ -121,7 +129,7 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(Tree)
 
 
-def state_of(node: Node) -> FileState:
+def make_state(node: Node) -> FileState:
     mode = st.S_IMODE(node.mode)
     if st.S_ISREG(node.mode):
         return FileState("file", mode, node.content.hex(), node.size)
@@ -133,7 +141,7 @@ def state_of(node: Node) -> FileState:
 _KINDS = {"file": st.S_IFREG, "directory": st.S_IFDIR, "link": st.S_IFLNK, "fifo": st.S_IFIFO}
 
 
-def node_of(state: FileState, ignored: bool) -> Node:
+def make_node(state: FileState, ignored: bool) -> Node:
     """As one that is read again at the next look: nothing is known of its times."""
     content = bytes.fromhex(state.digest) if state.kind == "file" else os.fsencode(decode_path(state.target))
     return Node(_KINDS.get(state.kind, st.S_IFSOCK) | state.mode, state.size, content=content, ignored=ignored)
@@ -150,7 +158,7 @@ def update_tree(tree: Tree, files: Iterable[FileChange]) -> Tree:
         nodes = changed_nodes.setdefault(key, dict(folders.get(key, _EMPTY).nodes))
         nodes.pop(encode_path(name), None)
         if each.after is not None:
-            nodes[encode_path(name)] = node_of(each.after, each.ignored)
+            nodes[encode_path(name)] = make_node(each.after, each.ignored)
         if each.after is not None and each.after.kind == "directory":
             changed_nodes.setdefault(below, dict(folders.get(below, _EMPTY).nodes))
         else:
@@ -161,14 +169,14 @@ def update_tree(tree: Tree, files: Iterable[FileChange]) -> Tree:
     return Tree(tree.root, folders)
 
 
-def path_in(folder: str, name: str) -> str:
+def join_path(folder: str, name: str) -> str:
     """The path of an entry; all of them in the form of `encode_path`."""
     if folder.isascii() and name.isascii() and not folder.startswith("//") and not name.startswith("//"):
         return folder + name
     return encode_path(decode_path(folder) + decode_path(name))
 
 
-def folder_above(folder: str) -> str:
+def get_folder_above(folder: str) -> str:
     """The key of the folder above one that is not the root."""
     above, slash, _ = decode_path(folder)[:-1].rpartition("/")
     return encode_path(above + slash)
@@ -208,7 +216,7 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     body = msgspec.msgpack.encode(tree)
     name = hashlib.sha256(body).digest()
-    file = folder / f".{new_id('tree')}"
+    file = folder / f".{make_id('tree')}"
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as stream:
@@ -219,7 +227,7 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
     except BaseException:
         file.unlink(missing_ok=True)
         raise
-    faultpoint("snapshot.tree_written")
+    reach_faultpoint("snapshot.tree_written")
     _remember(name, tree)
     return file
 
@@ -233,35 +241,37 @@ BytesOf = Callable[[str, FileState, bool], bytes | None]
 _EMPTY = Folder({})
 
 
-def changes(old_tree: Tree, new_tree: Tree, bytes_of: BytesOf) -> tuple[tuple[FileChange, ...], tuple[Uncaptured, ...]]:
+def compare_trees(
+    old_tree: Tree, new_tree: Tree, bytes_of: BytesOf
+) -> tuple[tuple[FileChange, ...], tuple[Uncaptured, ...]]:
     files: list[FileChange] = []
     omitted: list[tuple[str, int, int]] = []
     outcomes: dict[str, str] = {}
-    for path, old, new in _pairs(old_tree, new_tree):
+    for path, old, new in _pair_nodes(old_tree, new_tree):
         lacking = old if old is not None and old.left_out_reason else new
         if lacking is not None and lacking.left_out_reason:
-            outcome = _became(old, new)
-            if outcome or (_unseen(new) and lacking.left_out_reason != OWN):
+            outcome = _describe_outcome(old, new)
+            if outcome or (_is_unseen(new) and lacking.left_out_reason != OWN):
                 omitted.append((path, lacking.left_out_reason, max(lacking.size, new.size if new else 0)))
                 if outcome:
                     outcomes[path] = outcome
             continue
-        was, now = (None if node is None else state_of(node) for node in (old, new))
+        was, now = (None if node is None else make_state(node) for node in (old, new))
         if was != now:
             node = old or new
-            files.append(change_of(path, was, now, DiffStat(), ignored=node is not None and node.ignored))
+            files.append(make_file_change(path, was, now, DiffStat(), ignored=node is not None and node.ignored))
     files.sort(key=lambda each: each.path)
     return tuple(_add_line_counts(files, bytes_of)), list_uncaptured(omitted, outcomes)
 
 
-def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
+def find_uncaptured(tree: Tree) -> tuple[Uncaptured, ...]:
     nodes = ((path, *item) for path, folder in tree.folders.items() if folder.lacks for item in folder.nodes.items())
     return list_uncaptured(
-        (path_in(path, name), node.left_out_reason, node.size) for path, name, node in nodes if node.left_out_reason
+        (join_path(path, name), node.left_out_reason, node.size) for path, name, node in nodes if node.left_out_reason
     )
 
 
-def _pairs(old_tree: Tree, new_tree: Tree) -> Iterator[tuple[str, Node | None, Node | None]]:
+def _pair_nodes(old_tree: Tree, new_tree: Tree) -> Iterator[tuple[str, Node | None, Node | None]]:
     """Every entry that is not exactly the same in both, and what was left out of both."""
     for folder in old_tree.folders.keys() | new_tree.folders.keys():
         old, new = old_tree.folders.get(folder), new_tree.folders.get(folder)
@@ -273,7 +283,7 @@ def _pairs(old_tree: Tree, new_tree: Tree) -> Iterator[tuple[str, Node | None, N
         for name in old.nodes.keys() | new.nodes.keys():
             one, new_node = old.nodes.get(name), new.nodes.get(name)
             if one is not new_node or (one is not None and one.left_out_reason):
-                yield path_in(folder, name), one, new_node
+                yield join_path(folder, name), one, new_node
 
 
 def _is_unvisited(folder: str, tree: Tree) -> bool:
@@ -283,12 +293,12 @@ def _is_unvisited(folder: str, tree: Tree) -> bool:
         above, slash, name = path.rpartition("/")
         parent = tree.folders.get(encode_path(above + slash))
         if parent is not None:
-            return _unseen(parent.nodes.get(encode_path(name)))
+            return _is_unseen(parent.nodes.get(encode_path(name)))
         path = above
     return False
 
 
-def _became(old: Node | None, new: Node | None) -> str:
+def _describe_outcome(old: Node | None, new: Node | None) -> str:
     """The change of an entry that was left out; empty if none is known."""
     if old is None or new is None:
         return "created" if old is None else "deleted"
@@ -297,7 +307,7 @@ def _became(old: Node | None, new: Node | None) -> str:
     return "" if one == two or (folders and old.mode == new.mode) else "changed"
 
 
-def _unseen(node: Node | None) -> bool:
+def _is_unseen(node: Node | None) -> bool:
     """True for a folder that was not entered."""
     return node is not None and bool(node.left_out_reason) and st.S_ISDIR(node.mode)
 
@@ -317,4 +327,4 @@ def _add_line_counts(files: list[FileChange], bytes_of: BytesOf) -> Iterator[Fil
             yield file
             continue
         stat = count_lines(*(data.decode(errors="surrogateescape") for data in (old, new)))
-        yield change_of(file.path, file.before, file.after, stat, ignored=file.ignored)
+        yield make_file_change(file.path, file.before, file.after, stat, ignored=file.ignored)

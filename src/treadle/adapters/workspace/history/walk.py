@@ -18,15 +18,15 @@ from functools import cache
 import msgspec
 
 from treadle.adapters.workspace.history import trees
-from treadle.adapters.workspace.history.content_store import passing_file
-from treadle.adapters.workspace.history.states import reading
-from treadle.adapters.workspace.history.trees import Folder, Node, Tree, folder_above
-from treadle.adapters.workspace.paths.entries import HOLD, LIST, bytes_at, chmod_held, closing_fd, open_up
-from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
+from treadle.adapters.workspace.history.content_store import make_unnamed_file
+from treadle.adapters.workspace.history.states import hold_file
+from treadle.adapters.workspace.history.trees import Folder, Node, Tree, get_folder_above
+from treadle.adapters.workspace.paths.entries import HOLD, LIST, chmod_held, hold_fd, open_up, read_bytes_at
+from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, Rules, decode_rule_lines
 from treadle.adapters.workspace.root import Root
-from treadle.base.subprocesses import make_descriptor_path, program_outside, start_blocking
+from treadle.base.subprocesses import find_program_outside, make_descriptor_path, start_blocking
 from treadle.errors import ToolError
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.files import decode_path, encode_path
 
 GIT = ".git"
@@ -54,7 +54,7 @@ class Level:
                 sign = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_size}"
                 self.key = hashlib.sha256(self.key + sign.encode()).digest()[:12]
 
-    def ignores(self, name: str, *, directory: bool) -> bool:
+    def is_ignored(self, name: str, *, directory: bool) -> bool:
         """By the nearest list that says anything."""
         if self.ignored or self.git:
             return self.ignored and not self.git
@@ -62,15 +62,15 @@ class Level:
         while level is not None:
             if level._has_rules:
                 if level._rules is None:
-                    level._rules = Rules(lines_of(bytes_at(level.fd, NAME, MAX_BYTES) or b""))
-                verdict = level._rules.verdict((self.path + name)[len(level.path) :], directory=directory)
+                    level._rules = Rules(decode_rule_lines(read_bytes_at(level.fd, NAME, MAX_BYTES) or b""))
+                verdict = level._rules.find_verdict((self.path + name)[len(level.path) :], directory=directory)
                 if verdict is not None:
                     return verdict
             level = level.above
         return False
 
 
-def listing_of(fd: int) -> Listing:
+def list_entries(fd: int) -> Listing:
     """The entries of a folder, links not followed. PermissionError if the folder may not be listed."""
     with os.scandir(fd) as entries:
         dir_entries = list(entries)
@@ -94,15 +94,15 @@ def enter_folder(above: int, name: str) -> Iterator[tuple[int, Listing]]:
     with ExitStack() as stack:
         try:
             try:
-                fd = stack.enter_context(closing_fd(os.open(name, LIST, dir_fd=above)))
-                listing = listing_of(fd)
+                fd = stack.enter_context(hold_fd(os.open(name, LIST, dir_fd=above)))
+                listing = list_entries(fd)
             except PermissionError:
-                held = stack.enter_context(closing_fd(os.open(name, HOLD, dir_fd=above)))
+                held = stack.enter_context(hold_fd(os.open(name, HOLD, dir_fd=above)))
                 if (mode := open_up(held)) is None:
                     raise
                 stack.callback(chmod_held, held, mode)
-                fd = stack.enter_context(closing_fd(os.open(".", LIST, dir_fd=held)))
-                listing = listing_of(fd)
+                fd = stack.enter_context(hold_fd(os.open(".", LIST, dir_fd=held)))
+                listing = list_entries(fd)
         except OSError as error:
             if error.errno not in (*GONE, *_CLOSED):
                 raise
@@ -132,50 +132,50 @@ class Walk:
         self._large = self._ignored = 0
         self.changed = False  # True if the tree differs from the known one
 
-    def over(self, root: Root) -> Tree:
+    def visit_root(self, root: Root) -> Tree:
         try:
             with root.hold(".") as (root_fd, _):
                 top = os.dup(root_fd)
         except OSError as error:
-            raise ToolError(f"The project root {inert(root.path)} cannot be read: {error.strerror}.") from error
+            raise ToolError(f"The project root {escape_name(root.path)} cannot be read: {error.strerror}.") from error
         try:
-            if self._glance(root, top):
+            if self._is_unchanged(root, top):
                 return Tree(root.path, self._known)
-            self._visit(Level(top, listing_of(top)))
+            self._visit(Level(top, list_entries(top)))
         finally:
             os.close(top)
         self.changed = self.changed or len(self._folders) != len(self._known)
         return Tree(root.path, self._folders)
 
-    def _glance(self, root: Root, top: int) -> bool:
+    def _is_unchanged(self, root: Root, top: int) -> bool:
         """True if everything is unchanged."""
-        odd = odd_folders(top, Tree(root.path, self._known), keep=self._keep)
+        odd = find_odd_folders(top, Tree(root.path, self._known), keep=self._keep)
         if not odd:
             return odd is not None
         dirty = set(odd)
         for folder in odd:
-            while folder and (folder := folder_above(folder)) not in dirty:
+            while folder and (folder := get_folder_above(folder)) not in dirty:
                 dirty.add(folder)
         self._clean = {path: [] for path in self._known if path not in dirty}
         for path in self._clean:
-            if path and (above := folder_above(path)) in self._clean:
+            if path and (above := get_folder_above(path)) in self._clean:
                 self._clean[above].append(path)
         return False
 
     def _visit(self, level: Level) -> None:
-        path = _key(level.path)
+        path = _encode_key(level.path)
         old = self._known.get(path)
         nodes, fresh = self._split_unchanged(level.listing, old.nodes if old is not None else _NONE)
         if old is not None and old.rules != level.key:
-            fresh += _judged_anew(level, nodes)
+            fresh += _judge_anew(level, nodes)
             old = None
         if old is not None and not fresh and len(nodes) == len(old.nodes):
             folder, self._large, self._ignored = old, self._large + old.large, self._ignored + old.ignored
         else:
-            folder = self._changed_folder(level, path, nodes, fresh)
+            folder = self._build_changed_folder(level, path, nodes, fresh)
         self._folders[path] = folder
         for name, status in level.listing:
-            node = folder.nodes.get(_key(name)) if st.S_ISDIR(status.st_mode) else None
+            node = folder.nodes.get(_encode_key(name)) if st.S_ISDIR(status.st_mode) else None
             if node is not None and not node.left_out_reason:
                 self._descend(level, name, path)
 
@@ -197,7 +197,7 @@ class Walk:
                 fresh.append((name, status))
         return nodes, fresh
 
-    def _changed_folder(self, level: Level, path: str, nodes: dict[str, Node], fresh: Listing) -> Folder:
+    def _build_changed_folder(self, level: Level, path: str, nodes: dict[str, Node], fresh: Listing) -> Folder:
         self.changed = True
         large, ignored = self._large, self._ignored
         for unchanged_node in nodes.values():
@@ -209,23 +209,23 @@ class Walk:
             if st.S_ISREG(status.st_mode):
                 files.append((name, status))
             elif (node := self._build_other_node(level, name, status)) is not None:
-                nodes[_key(name)] = node
+                nodes[_encode_key(name)] = node
         self._read_all(level, path, files, nodes)
         lacks = any(node.left_out_reason for node in nodes.values())
         return Folder(nodes, level.key, self._large - large, self._ignored - ignored, lacks)
 
     def _descend(self, level: Level, name: str, above: str) -> None:
-        path = _key(f"{level.path}{name}/")
+        path = _encode_key(f"{level.path}{name}/")
         if path in self._clean and level.key == self._known[above].rules:
             self._take_over(path)
             return
         try:
             with enter_folder(level.fd, name) as (fd, listing):
                 below = Level(fd, listing, f"{level.path}{name}/", level)
-                below.ignored = self._folders[above].nodes[_key(name)].ignored and not below.git
+                below.ignored = self._folders[above].nodes[_encode_key(name)].ignored and not below.git
                 self._visit(below)
         except NotEntered as error:
-            self._not_entered(above, _key(name), is_closed=error.args[0])
+            self._record_not_entered(above, _encode_key(name), is_closed=error.args[0])
 
     def _take_over(self, path: str) -> None:
         folder = self._folders[path] = self._known[path]
@@ -234,7 +234,7 @@ class Walk:
         for below in self._clean[path]:
             self._take_over(below)
 
-    def _not_entered(self, above: str, key: str, *, is_closed: bool) -> None:
+    def _record_not_entered(self, above: str, key: str, *, is_closed: bool) -> None:
         self.changed = True
         folder = self._folders[above]
         nodes = dict(folder.nodes)  # the known nodes must stay unchanged
@@ -245,19 +245,19 @@ class Walk:
 
     def _build_other_node(self, level: Level, name: str, status: os.stat_result) -> Node | None:
         """An entry that is no regular file; None if it is gone."""
-        mode, ignored = status.st_mode, level.ignores(name, directory=st.S_ISDIR(status.st_mode))
+        mode, ignored = status.st_mode, level.is_ignored(name, directory=st.S_ISDIR(status.st_mode))
         if st.S_ISDIR(mode):
-            return Node(mode, left_out_reason=self._left_folder(level, name, ignored), ignored=ignored)
+            return Node(mode, left_out_reason=self._judge_folder(level, name, ignored), ignored=ignored)
         if not st.S_ISLNK(mode):
             left_out_reason = trees.CAPTURED if st.S_ISFIFO(mode) else trees.SPECIAL
-            return _node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
+            return _make_node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
         try:
             target = os.readlink(name, dir_fd=level.fd)
         except OSError:  # gone, or no longer a link
             return None
-        return _node(status, os.fsencode(target), time.time_ns(), ignored=ignored)
+        return _make_node(status, os.fsencode(target), time.time_ns(), ignored=ignored)
 
-    def _left_folder(self, level: Level, name: str, ignored: bool) -> int:
+    def _judge_folder(self, level: Level, name: str, ignored: bool) -> int:
         if not level.git and name != GIT:
             if self._own and level.path + name == self._own:
                 return trees.OWN
@@ -268,13 +268,13 @@ class Walk:
     def _read_all(self, level: Level, path: str, files: Listing, nodes: dict[str, Node]) -> None:
         captured = self._captured.get(path)
         for name, status in files:
-            key = _key(name)
-            ignored = level.ignores(name, directory=False)
+            key = _encode_key(name)
+            ignored = level.is_ignored(name, directory=False)
             node = captured.nodes.get(key) if captured else None
             was_captured = node is not None and not node.left_out_reason and st.S_ISREG(node.mode)
-            left_out_reason = self._left_file(status.st_size, ignored)
+            left_out_reason = self._judge_file(status.st_size, ignored)
             if left_out_reason and not was_captured:
-                nodes[key] = _node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
+                nodes[key] = _make_node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
             elif (node := self._read(level.fd, name, ignored)) is not None:
                 nodes[key] = node
                 self._count(node)
@@ -282,14 +282,14 @@ class Walk:
     def _read(self, directory: int, name: str, ignored: bool) -> Node | None:
         """A regular file with its bytes taken; None if it is gone, or something else by now."""
         try:
-            with reading(directory, name) as fd:
+            with hold_file(directory, name) as fd:
                 status = os.fstat(fd)
                 began = time.time_ns()
                 digest = self._take(fd)
                 final_status = os.fstat(fd)
         except PermissionError:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            return _node(status, b"", _EVER, left_out_reason=trees.UNREADABLE, ignored=ignored)
+            return _make_node(status, b"", _EVER, left_out_reason=trees.UNREADABLE, ignored=ignored)
         except ToolError:
             return None
         except OSError as error:
@@ -298,9 +298,9 @@ class Walk:
             raise
         if len({(each.st_mtime_ns, each.st_ctime_ns, each.st_size) for each in (status, final_status)}) > 1:
             began = 0  # it is being written: what was read is what counts, and the next time it is read again
-        return _node(status, bytes.fromhex(digest), began, ignored=ignored, is_stored=self._keep)
+        return _make_node(status, bytes.fromhex(digest), began, ignored=ignored, is_stored=self._keep)
 
-    def _left_file(self, size: int, ignored: bool) -> int:
+    def _judge_file(self, size: int, ignored: bool) -> int:
         if ignored and size > trees.IGNORED_FILE_CAP:
             return trees.IGNORED_LARGE
         if size > trees.FILE_CAP:
@@ -317,22 +317,22 @@ class Walk:
             self._large += node.size if not node.ignored and node.size > trees.SMALL else 0
 
 
-def _key(name: str) -> str:
+def _encode_key(name: str) -> str:
     return name if name.isascii() else encode_path(name)
 
 
-def _judged_anew(level: Level, nodes: dict[str, Node]) -> Listing:
+def _judge_anew(level: Level, nodes: dict[str, Node]) -> Listing:
     """After a change of the ignore rules, remove the nodes that are judged differently and return their entries."""
     fresh: Listing = []
     for name, status in level.listing:
-        node = nodes.get(_key(name))
-        if node is not None and node.ignored != level.ignores(name, directory=st.S_ISDIR(status.st_mode)):
-            del nodes[_key(name)]
+        node = nodes.get(_encode_key(name))
+        if node is not None and node.ignored != level.is_ignored(name, directory=st.S_ISDIR(status.st_mode)):
+            del nodes[_encode_key(name)]
             fresh.append((name, status))
     return fresh
 
 
-def _node(
+def _make_node(
     status: os.stat_result, content: bytes, began: int, *, left_out_reason: int = 0, ignored: bool = False,
     is_stored: bool = True,
 ) -> Node:  # fmt: skip
@@ -366,11 +366,11 @@ _last: dict[str, _FindListing] = {}  # By root: the last listing, which the next
 _MOST_LAST = 2
 
 
-def odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
+def find_odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
     """The folders of the tree that may have changed; with `keep` also those with files that are not stored. None if
     `find` cannot be used. `top` is the root, held open."""
     entries = sum(len(folder.nodes) for folder in known_tree.folders.values())
-    program = _program(known_tree.root) if known_tree.folders and FEWEST <= entries <= _MOST else None
+    program = _find_program(known_tree.root) if known_tree.folders and FEWEST <= entries <= _MOST else None
     if program is None or program in _unusable:
         return None
     listing = _build_listing(known_tree)
@@ -401,8 +401,8 @@ _unusable: set[str] = set()
 
 
 @cache
-def _program(root: str) -> str | None:
-    return program_outside("find", root)
+def _find_program(root: str) -> str | None:
+    return find_program_outside("find", root)
 
 
 def _build_listing(known_tree: Tree) -> _FindListing:
@@ -414,15 +414,15 @@ def _build_listing(known_tree: Tree) -> _FindListing:
         return last
     records = set(last.records) if len(new) < len(folders) else set()
     for path in removed_paths if records else ():
-        records.difference_update(_records(path, last.folders[path]))
+        records.difference_update(_format_records(path, last.folders[path]))
     for path in new:
-        records.update(_records(path, folders[path]))
+        records.update(_format_records(path, folders[path]))
     unkept = {path for path in new if not all(node.is_stored for node in folders[path].nodes.values())}
     return _FindListing(folders, records, frozenset(unkept | last.unkept.difference(new, removed_paths)))
 
 
-def _records(path: str, folder: Folder) -> Iterator[bytes]:
-    above = _start(path) + b"/"
+def _format_records(path: str, folder: Folder) -> Iterator[bytes]:
+    above = _encode_folder(path) + b"/"
     for name, node in folder.nodes.items():
         if st.S_ISDIR(node.mode):
             attributes = b"%o" % st.S_IMODE(node.mode)
@@ -431,7 +431,7 @@ def _records(path: str, folder: Folder) -> Iterator[bytes]:
         yield b"%b %b%b" % (attributes, above, os.fsencode(decode_path(name)))
 
 
-def _start(path: str) -> bytes:
+def _encode_folder(path: str) -> bytes:
     """A folder as it is told to the program: never an option, never outside."""
     return b"./" + os.fsencode(decode_path(path))[:-1] if path else b"."
 
@@ -440,8 +440,8 @@ def _ask(program: str, cwd: str, known_tree: Tree) -> tuple[tuple[bytes, ...], b
     """Return the output of `find` for all folders, and True if it met no error."""
     with ExitStack() as stack:
         processes, files = list["subprocess.Popen[bytes]"](), list[int]()
-        for share in _shares(known_tree):
-            files.append(stack.enter_context(closing_fd(passing_file(b""))))  # of a pipe, each piece would wake us up
+        for share in _split_into_shares(known_tree):
+            files.append(stack.enter_context(hold_fd(make_unnamed_file(b""))))  # of a pipe, each piece would wake us up
             line: list[str | bytes] = [program, *share, *_SAY]
             find = start_blocking(line, {"LC_ALL": "C"}, cwd, stdout=files[-1], stderr=subprocess.DEVNULL)
             processes.append(stack.enter_context(find))
@@ -449,7 +449,7 @@ def _ask(program: str, cwd: str, known_tree: Tree) -> tuple[tuple[bytes, ...], b
         return tuple(os.pread(fd, os.fstat(fd).st_size, 0) for fd in files), is_complete
 
 
-def _shares(known_tree: Tree) -> Iterator[list[bytes]]:
+def _split_into_shares(known_tree: Tree) -> Iterator[list[bytes]]:
     """The folders, so that each core has about as much to do."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     work = sum(len(folder.nodes) + _OPENING for folder in known_tree.folders.values())
@@ -457,7 +457,7 @@ def _shares(known_tree: Tree) -> Iterator[list[bytes]]:
     share: list[bytes] = []
     share_work = size = 0
     for path, folder in known_tree.folders.items():
-        share.append(_start(path))
+        share.append(_encode_folder(path))
         share_work += len(folder.nodes) + _OPENING
         size += len(share[-1]) + 9
         if share_work >= fair or size >= _ARGUMENTS:

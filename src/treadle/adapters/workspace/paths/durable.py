@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Self
 
-from treadle.adapters.workspace.paths.entries import READ, closing_fd
+from treadle.adapters.workspace.paths.entries import READ, hold_fd
 from treadle.base.file_system import sync_folder
 
 FEW = 32  # Files that are synced one by one; beyond, one syncfs is cheaper, though it may find others' data to write
@@ -21,7 +21,7 @@ _FICLONE = 0x40049409
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def digest_of(fd: int) -> str:
+def compute_digest(fd: int) -> str:
     total, offset = hashlib.sha256(), 0
     while chunk := os.pread(fd, CHUNK, offset):
         total.update(chunk)
@@ -29,7 +29,7 @@ def digest_of(fd: int) -> str:
     return total.hexdigest()
 
 
-def copy(source: int, goal: int) -> None:
+def copy_bytes(source: int, goal: int) -> None:
     """All bytes of a file into an empty one: shared where the file system can, holes left as holes."""
     size = os.fstat(source).st_size
     if size > CHUNK:
@@ -74,36 +74,36 @@ class Syncing:
         self._files: list[tuple[str, int | None]] = []
         self._folders: set[str] = set()
 
-    def file(self, name: str, folder: int | None = None) -> None:
+    def add_file(self, name: str, folder: int | None = None) -> None:
         if self._durable:
             self._count += 1
             if self._count <= FEW:
                 self._files.append((name, folder))
 
-    def folder(self, path: str) -> None:
+    def add_folder(self, path: str) -> None:
         if self._durable:
             self._folders.add(path)
 
-    def data(self) -> int | None:
+    def sync_data(self) -> int | None:
         """The file system that was synced as a whole, by its number, if one was."""
         many = self._count > FEW
         if many:
             sync_all(self._place)
         for name, folder in () if many else self._files:
-            with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
+            with hold_fd(os.open(name, READ, dir_fd=folder)) as fd:
                 os.fsync(fd)
         self._count = 0
         self._files.clear()
         return os.stat(self._place).st_dev if many else None
 
-    def lasts(self, device: int | None) -> None:
+    def note_synced(self, device: int | None) -> None:
         """Note that the whole file system was synced just now by another object, names included."""
         if device is not None and os.stat(self._place).st_dev == device:
             self._count = 0
             self._files.clear()
             self._folders.clear()
 
-    def names(self) -> None:
+    def sync_names(self) -> None:
         if len(self._folders) > FEW:
             return sync_all(self._place)
         for path in self._folders:
@@ -113,7 +113,7 @@ class Syncing:
 def sync_all(place: str | int) -> None:
     """Make all of the file system last on which a folder lies."""
     if isinstance(place, str):
-        with closing_fd(os.open(place, _DIRECTORY)) as fd:
+        with hold_fd(os.open(place, _DIRECTORY)) as fd:
             return sync_all(fd)
     call = _syncfs()
     if call is None:
@@ -168,7 +168,7 @@ def _syncfs() -> Callable[[int], int] | None:
     return lambda fd: int(call(fd))
 
 
-def private_folder(path: str) -> None:
+def make_private_folder(path: str) -> None:
     """Make a folder that only its owner may read, and the folder above it."""
     if not os.path.isdir(path):
         for each in (os.path.dirname(path), path):
@@ -181,19 +181,19 @@ def unlink_all(paths: Iterable[str]) -> None:
             os.unlink(path)
 
 
-def new_mode(folder: int) -> int:
+def read_new_mode(folder: int) -> int:
     """The permissions that a file gets which is made in this folder: by the umask, or by what the folder gives."""
     try:
         fd = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except (OSError, AttributeError):  # this system, or this file system, has no files without a name
-        name = temp_name("", "")
+        name = make_temp_name("", "")
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
         os.unlink(name, dir_fd=folder)
-    with closing_fd(fd):
+    with hold_fd(fd):
         return st.S_IMODE(os.fstat(fd).st_mode)
 
 
-def temp_name(name: str, token: str) -> str:
+def make_temp_name(name: str, token: str) -> str:
     """Short, so that a name of 255 bytes has room; the same for the same writer, so that it can be swept."""
     salt = token or os.urandom(16).hex()
     return f".treadle-{hashlib.sha256(os.fsencode(name) + b'/' + salt.encode()).hexdigest()[:24]}.tmp"
@@ -207,7 +207,7 @@ _lock = _thread.allocate_lock()
 _count = 0
 
 
-def pending() -> int:
+def count_pending() -> int:
     return _count
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.ports.workspace import Child, FileKind, FileStat, inert
+from treadle.ports.workspace import Child, FileKind, FileStat, escape_name
 
 # For a file: a link is not followed, and a FIFO does not hang.
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -18,7 +18,7 @@ _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.
 
 
 @contextmanager
-def closing_fd(fd: int) -> Iterator[int]:
+def hold_fd(fd: int) -> Iterator[int]:
     try:
         yield fd
     finally:
@@ -33,16 +33,18 @@ def lstat(directory: int, name: str) -> os.stat_result | None:
         return None
 
 
-def kind(mode: int) -> FileKind:
+def get_file_kind(mode: int) -> FileKind:
     kinds: dict[int, FileKind] = {st.S_IFREG: "file", st.S_IFDIR: "directory", st.S_IFLNK: "link"}
     return kinds.get(st.S_IFMT(mode), "other")
 
 
-def stat_of(status: os.stat_result | None) -> FileStat | None:
-    return None if status is None else FileStat(kind(status.st_mode), status.st_size, st.S_IMODE(status.st_mode))
+def make_file_stat(status: os.stat_result | None) -> FileStat | None:
+    return (
+        None if status is None else FileStat(get_file_kind(status.st_mode), status.st_size, st.S_IMODE(status.st_mode))
+    )
 
 
-def child(each: os.DirEntry[str], fd: int) -> Child:
+def make_child(each: os.DirEntry[str], fd: int) -> Child:
     if each.is_symlink():
         try:
             return Child(each.name, "link", os.readlink(each.name, dir_fd=fd))
@@ -53,7 +55,7 @@ def child(each: os.DirEntry[str], fd: int) -> Child:
     return Child(each.name, "file" if each.is_file(follow_symlinks=False) else "other")
 
 
-def bytes_at(directory: int, name: str, most: int) -> bytes | None:
+def read_bytes_at(directory: int, name: str, most: int) -> bytes | None:
     """The bytes of a regular file in an open directory; None if it is none, cannot be read, or has more than `most`.
     Nothing else is opened: that would wake a process that waits at the other end of a FIFO."""
     with suppress(OSError):
@@ -85,7 +87,7 @@ def chmod(directory: int, name: str, mode: int) -> None:
     """Change the mode of a name, never of what a link with that name points to; the file need not be readable."""
     if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11
         return os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
-    with closing_fd(os.open(name, _BARE, dir_fd=directory)) as fd:
+    with hold_fd(os.open(name, _BARE, dir_fd=directory)) as fd:
         chmod_held(fd, mode)  # a link refuses
 
 
@@ -96,25 +98,25 @@ class Missing(ToolError):
     """Nothing lies at the path."""
 
 
-def missing(path: str) -> Missing:
-    return Missing(f"{inert(path)} does not exist.")
+def make_missing_error(path: str) -> Missing:
+    return Missing(f"{escape_name(path)} does not exist.")
 
 
-def outside(path: str) -> OutsideRoot:
-    return OutsideRoot(f"{inert(path)} is outside the project root; use a path inside it.")
+def make_outside_error(path: str) -> OutsideRoot:
+    return OutsideRoot(f"{escape_name(path)} is outside the project root; use a path inside it.")
 
 
 def require_file(status: os.stat_result, path: str) -> None:
     if st.S_ISDIR(status.st_mode):
-        raise ToolError(f"{inert(path)} is a directory, not a file.")
+        raise ToolError(f"{escape_name(path)} is a directory, not a file.")
     if not st.S_ISREG(status.st_mode):
-        raise ToolError(f"{inert(path)} is a FIFO, socket or device, not a regular file; it is not opened.")
+        raise ToolError(f"{escape_name(path)} is a FIFO, socket or device, not a regular file; it is not opened.")
 
 
 def explain(error: OSError, path: str) -> ToolError:
     number = error.errno or 0
     if number == errno.ENOENT:
-        return missing(path)
+        return make_missing_error(path)
     reasons = {
         errno.ENOTDIR: ": a part of the path is not a directory.",
         errno.ELOOP: ": a part of the path is not a directory.",
@@ -122,4 +124,4 @@ def explain(error: OSError, path: str) -> ToolError:
         errno.EEXIST: " exists already.",
         errno.ENOTEMPTY: " is a directory that is not empty.",
     }
-    return ToolError(f"{inert(path)}{reasons.get(number) or f': {os.strerror(number)}.'}")
+    return ToolError(f"{escape_name(path)}{reasons.get(number) or f': {os.strerror(number)}.'}")

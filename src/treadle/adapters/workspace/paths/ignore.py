@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
-from treadle.adapters.workspace.paths.entries import LIST, bytes_at, closing_fd
+from treadle.adapters.workspace.paths.entries import LIST, hold_fd, read_bytes_at
 from treadle.errors import ToolError
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 
 Matcher = Callable[[str], bool]
 NameMatcher = Callable[[str], re.Match[str] | None]
@@ -21,7 +21,7 @@ _ANY = "**"
 _MOST = 200  # Patterns that braces may stand for
 
 
-def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
+def make_matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
     """Return a predicate that is True if a relative path matches. A pattern without a slash is matched against the last
     name alone; one that ends with a slash stands for everything below that directory."""
     alternatives = [_compile(each, ignore_case) for each in expand(pattern)]
@@ -32,12 +32,12 @@ def expand(pattern: str) -> list[str]:
     """The patterns that the braces of one stand for; `{` without an end or a comma is an ordinary character."""
     patterns = list(islice(_expand_braces(pattern), _MOST + 1))
     if len(patterns) > _MOST:
-        raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
+        raise ToolError(f"The braces in {escape_name(pattern)} stand for more than {_MOST} patterns; use fewer.")
     return patterns
 
 
 def _expand_braces(pattern: str) -> Iterator[str]:
-    start, end, commas = _first_braces(pattern)
+    start, end, commas = _find_first_braces(pattern)
     if not commas:
         yield pattern
         return
@@ -45,7 +45,7 @@ def _expand_braces(pattern: str) -> Iterator[str]:
         yield from _expand_braces(pattern[:start] + pattern[left + 1 : right] + pattern[end + 1 :])
 
 
-def _first_braces(pattern: str) -> tuple[int, int, list[int]]:
+def _find_first_braces(pattern: str) -> tuple[int, int, list[int]]:
     """Where the first pair of braces with a comma of its own begins and ends, and its commas; no commas: none."""
     open_at: list[tuple[int, list[int]]] = []
     for at, letter in enumerate(pattern):
@@ -65,17 +65,17 @@ def _compile(pattern: str, ignore_case: bool) -> Matcher:
         pattern += _ANY
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if len(names) <= 1 and "/" not in pattern.removeprefix("./") and names != [_ANY]:
-        match = name_matcher(names[0] if names else "", ignore_case)
+        match = make_name_matcher(names[0] if names else "", ignore_case)
         return lambda path: match(path.rpartition("/")[2]) is not None
-    return path_matcher([None if name == _ANY else name_matcher(name, ignore_case) for name in names])
+    return make_path_matcher([None if name == _ANY else make_name_matcher(name, ignore_case) for name in names])
 
 
-def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
+def make_name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
     # The regular expression that fnmatch makes of a glob does not backtrack from one star into another.
     return re.compile(fnmatch.translate(glob.replace("[^", "[!")), re.IGNORECASE if ignore_case else 0).match
 
 
-def path_matcher(steps: Steps) -> Matcher:
+def make_path_matcher(steps: Steps) -> Matcher:
     return lambda path: len(steps) in find_reached_states(steps, path.split("/"))
 
 
@@ -113,54 +113,54 @@ class Rules:
     """The patterns of one file, for paths relative to its directory. The entries of an ignored one are not covered."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._rules = [rule for line in lines if (rule := _rule(line)) is not None][::-1]
+        self._rules = [rule for line in lines if (rule := _parse_rule(line)) is not None][::-1]
 
-    def verdict(self, path: str, *, directory: bool) -> bool | None:
+    def find_verdict(self, path: str, *, directory: bool) -> bool | None:
         """True: ignored · False: kept by a `!` · None: they say nothing of it. The last word counts."""
         rules = (rule for rule in self._rules if (directory or not rule[2]) and rule[0](path))
         return next((ignores for _, ignores, _ in rules), None)
 
 
-def lines_of(data: bytes) -> list[str]:
+def decode_rule_lines(data: bytes) -> list[str]:
     text = data.decode(errors="surrogateescape").removeprefix("\ufeff")
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def _rule(line: str) -> _Rule | None:
-    body, mark, slash = _taken_apart(line)
+def _parse_rule(line: str) -> _Rule | None:
+    body, mark, slash = _split_line(line)
     if not body:
         return None
     names = body.removeprefix("/").split("/")
     if names[-1] == _ANY:  # all that lies in it, not the directory itself
         names.append("*")
     if "/" not in body and len(names) == 1:
-        match = _name(body)
+        match = _compile_name(body)
         return lambda path: match(path.rpartition("/")[2]) is not None, not mark, bool(slash)
-    return path_matcher(_steps(names)), not mark, bool(slash)
+    return make_path_matcher(_compile_steps(names)), not mark, bool(slash)
 
 
-def _name(glob: str) -> NameMatcher:
+def _compile_name(glob: str) -> NameMatcher:
     """With a backslash before what is meant as it stands."""
-    return name_matcher(re.sub(r"\\(.)", lambda each: f"[{each[1]}]" if each[1] in "*?[" else each[1], glob))
+    return make_name_matcher(re.sub(r"\\(.)", lambda each: f"[{each[1]}]" if each[1] in "*?[" else each[1], glob))
 
 
-def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
+def rebase_patterns(lines: Iterable[str], below: Sequence[str]) -> list[str]:
     """The patterns of a directory as they read from a directory further down, `below` being the names in between.
     Patterns that only match names in between are left out: a directory that is searched by name is wanted."""
     patterns = []
     for line in lines:
-        body, mark, slash = _taken_apart(line)
+        body, mark, slash = _split_line(line)
         if body and "/" not in body:
             patterns.append(line)
         elif body:
             # The rest of an anchored pattern after the names in between, for each way in which it can match them.
             names = body.removeprefix("/").split("/")
-            rests = [names[state:] for state in sorted(find_reached_states(_steps(names), below))]
+            rests = [names[state:] for state in sorted(find_reached_states(_compile_steps(names), below))]
             patterns += [f"{mark}/{'/'.join(rest)}{slash}" for rest in rests if any(name != _ANY for name in rest)]
     return patterns
 
 
-def _taken_apart(line: str) -> tuple[str, str, str]:
+def _split_line(line: str) -> tuple[str, str, str]:
     """The pattern without what stands before and behind it; empty if the line has none."""
     body = line if re.search(r"\\\s+$", line) else line.rstrip()
     if body.startswith("#"):
@@ -171,8 +171,8 @@ def _taken_apart(line: str) -> tuple[str, str, str]:
     return body.removesuffix("/"), mark, slash
 
 
-def _steps(names: Sequence[str]) -> Steps:
-    return [None if name == _ANY else _name(name) for name in names]
+def _compile_steps(names: Sequence[str]) -> Steps:
+    return [None if name == _ANY else _compile_name(name) for name in names]
 
 
 class Ignoring:
@@ -181,30 +181,30 @@ class Ignoring:
     def __init__(self, sources: tuple[tuple[Rules, int], ...] = (), *, all: bool = False) -> None:
         self._sources, self._all = sources, all
 
-    def under(self, ignored: bool) -> "Ignoring":
+    def inherit_ignored(self, ignored: bool) -> "Ignoring":
         """In a folder that is itself ignored, everything is."""
         return self if ignored == self._all or self._all else type(self)(all=True)
 
-    def within(self, prefix: str, folder: int | None) -> "Ignoring":
+    def add_folder_rules(self, prefix: str, folder: int | None) -> "Ignoring":
         """With what the folder of this path itself says. `prefix` ends with a slash, but for the root's."""
-        data = None if self._all or folder is None else bytes_at(folder, NAME, MAX_BYTES)
+        data = None if self._all or folder is None else read_bytes_at(folder, NAME, MAX_BYTES)
         if data is None:
             return self
-        return type(self)(((Rules(lines_of(data)), len(prefix)), *self._sources))
+        return type(self)(((Rules(decode_rule_lines(data)), len(prefix)), *self._sources))
 
     def covers(self, path: str, *, directory: bool) -> bool:
         if self._all or path.partition("/")[0] in FOLDERS:
             return self._all
-        verdicts = (rules.verdict(path[start:], directory=directory) for rules, start in self._sources)
+        verdicts = (rules.find_verdict(path[start:], directory=directory) for rules, start in self._sources)
         return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
-def ignored_folders(top: int, most: int) -> list[str]:
+def list_ignored_folders(top: int, most: int) -> list[str]:
     """The folders below an open one that are ignored, without those that lie in ignored ones, at most so many."""
     paths: list[str] = []
 
-    def look(folder: int, prefix: str, rules: Ignoring) -> None:
-        rules = rules.within(prefix, folder)
+    def search_folder(folder: int, prefix: str, rules: Ignoring) -> None:
+        rules = rules.add_folder_rules(prefix, folder)
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         for name in names:
@@ -215,8 +215,8 @@ def ignored_folders(top: int, most: int) -> list[str]:
             if rules.covers(prefix + name, directory=True):
                 paths.append(prefix + name)
                 continue
-            with suppress(OSError), closing_fd(os.open(name, LIST, dir_fd=folder)) as fd:  # else closed, or just gone
-                look(fd, f"{prefix}{name}/", rules)
+            with suppress(OSError), hold_fd(os.open(name, LIST, dir_fd=folder)) as fd:  # else closed, or just gone
+                search_folder(fd, f"{prefix}{name}/", rules)
 
-    look(top, "", Ignoring())
+    search_folder(top, "", Ignoring())
     return paths

@@ -22,10 +22,17 @@ from functools import cache
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import HOLD, closing_fd, explain, lstat, missing, outside
-from treadle.base.file_system import path_below
+from treadle.adapters.workspace.paths.entries import (
+    HOLD,
+    explain,
+    hold_fd,
+    lstat,
+    make_missing_error,
+    make_outside_error,
+)
+from treadle.base.file_system import find_path_below
 from treadle.errors import OutsideRoot, RootChanged, ToolError
-from treadle.ports.workspace import WorldFiles, inert
+from treadle.ports.workspace import WorldFiles, escape_name
 
 _NUMBER = 437  # The same on every architecture that Python runs on
 _RESOLVE_NO_MAGICLINKS = 0x02
@@ -40,11 +47,11 @@ def open_beneath() -> Open | None:
     an absolute path, at any moment of the walk. None where the kernel or a filter of its calls lacks it: tried once."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
-        call = _call()
+        call = _make_open_call()
         here = os.open("/", flags)
     except (ImportError, AttributeError, OSError):
         return None
-    with closing_fd(here):
+    with hold_fd(here):
         try:
             for path in (".", "/"):
                 os.close(call(here, path, flags))
@@ -53,7 +60,7 @@ def open_beneath() -> Open | None:
     return None  # it opened what it must refuse
 
 
-def _call() -> Open:
+def _make_open_call() -> Open:
     import ctypes  # here, because it is only needed when files are
 
     class OpenHow(ctypes.Structure):
@@ -98,31 +105,31 @@ class Resolver:
         self._top = BoundFolder(real, root_id, given_path, ground)
         self._beneath = open_beneath() if openat2 else None
 
-    def top(self) -> int:
+    def open_top(self) -> int:
         """The root itself, open for looking names up in it; the caller closes it."""
         try:
             return self._top.open(HOLD)
         except OSError as error:
             raise explain(error, self._real) from error
 
-    def relative(self, path: str) -> str:
+    def normalize_path(self, path: str) -> str:
         """Normalize a path by its words alone (`a/../b` is `b`); links are looked at when the path is used."""
         parts: list[str] = []
-        for part in self._parts(path):
+        for part in self._split_path(path):
             if part == ".." and not parts:
-                raise outside(path)
+                raise make_outside_error(path)
             parts = parts[:-1] if part == ".." else [*parts, part]
         return "/".join(parts) or "."
 
     @contextmanager
-    def at(self, path: str, *, follow: bool = True, exact: bool = False) -> Iterator[HeldPath]:
+    def hold_path(self, path: str, *, follow: bool = True, exact: bool = False) -> Iterator[HeldPath]:
         """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
         it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
         ToolError about the path."""
         descriptors: list[int] = []
         try:
             descriptors.append(self._top.open(HOLD))
-            parts = self._parts(path)
+            parts = self._split_path(path)
             place = None if exact else self._ask(parts, descriptors, follow)
             yield place or self._walk(path, parts, descriptors, follow=follow)
         except OSError as error:
@@ -130,19 +137,19 @@ class Resolver:
         finally:
             _release(descriptors, 0)
 
-    def _parts(self, path: str) -> list[str]:
+    def _split_path(self, path: str) -> list[str]:
         """The components below the root; `.` and empty ones are dropped, `..` is kept."""
         if "\0" in path:
             raise ToolError("A path cannot contain a NUL character.")
         if os.path.isabs(path):
-            path = self._inside(path)
+            path = self._strip_root(path)
         return [part for part in path.split("/") if part not in ("", ".")]
 
-    def _inside(self, path: str) -> str:
+    def _strip_root(self, path: str) -> str:
         path = "/" + path.lstrip("/")
-        below = next((below for root in self._names if (below := path_below(path, root)) is not None), None)
+        below = next((below for root in self._names if (below := find_path_below(path, root)) is not None), None)
         if below is None:
-            raise outside(path)
+            raise make_outside_error(path)
         return below
 
     def _ask(self, parts: list[str], descriptors: list[int], follow: bool) -> HeldPath | None:
@@ -161,9 +168,9 @@ class Resolver:
         if follow and st.S_ISLNK(status.st_mode):
             _release(descriptors, 1)
             return None
-        return self._end(descriptors, tuple(above), name, status, follow)
+        return self._hold_last(descriptors, tuple(above), name, status, follow)
 
-    def _end(
+    def _hold_last(
         self, descriptors: list[int], above: tuple[str, ...], name: str, status: os.stat_result, follow: bool
     ) -> HeldPath:
         if not follow or not st.S_ISDIR(status.st_mode):
@@ -180,34 +187,34 @@ class Resolver:
             part = todo.pop()
             if part == "..":
                 if not at:
-                    raise outside(path)
+                    raise make_outside_error(path)
                 at.pop()
                 os.close(descriptors.pop())
                 continue
             status = lstat(descriptors[-1], part)
             if status is None:
                 if todo:
-                    raise missing(path)
+                    raise make_missing_error(path)
                 return HeldPath(descriptors[-1], part, (*at, part), None)
             if st.S_ISLNK(status.st_mode) and (todo or follow):
                 links += 1
                 if links > _MAX_LINKS:
-                    raise ToolError(f"{inert(path)} goes through too many symbolic links.")
+                    raise ToolError(f"{escape_name(path)} goes through too many symbolic links.")
                 target = os.readlink(part, dir_fd=descriptors[-1])
                 if os.path.isabs(target):
                     try:
-                        target = self._inside(target)
+                        target = self._strip_root(target)
                     except OutsideRoot:
-                        leads = f"{inert(path)} is a symbolic link that leads outside the project root."
+                        leads = f"{escape_name(path)} is a symbolic link that leads outside the project root."
                         raise OutsideRoot(leads) from None
                     at.clear()
                     _release(descriptors, 1)
-                todo.extend(self._parts(target)[::-1])
+                todo.extend(self._split_path(target)[::-1])
             elif todo:
                 descriptors.append(os.open(part, HOLD, dir_fd=descriptors[-1]))
                 at.append(part)
             else:
-                return self._end(descriptors, tuple(at), part, status, follow)
+                return self._hold_last(descriptors, tuple(at), part, status, follow)
         return HeldPath(descriptors[-1], "", tuple(at), os.fstat(descriptors[-1]))
 
 
@@ -228,16 +235,16 @@ def locate(path: str) -> tuple[str, str] | None:
         fd = os.open(path, _DIRECTORY)
     except (OSError, ValueError):
         return None
-    with closing_fd(fd):
+    with hold_fd(fd):
         try:
             place = os.readlink(f"/proc/self/fd/{fd}")
         except OSError:  # no /proc: by the words, if they still lead to the same folder
             real = os.path.realpath(path)
             place = real if os.path.samestat(os.stat(real), os.fstat(fd)) else path
-        return place, identity(fd)
+        return place, read_identity(fd)
 
 
-def identity(fd: int) -> str:
+def read_identity(fd: int) -> str:
     volume = os.fstatvfs(fd).f_fsid
     status = os.fstat(fd)
     return f"v{volume:x}.{status.st_ino}" if volume else f"d{status.st_dev:x}.{status.st_ino}"
@@ -261,23 +268,24 @@ class BoundFolder:
             fd = os.open(self._path, flags)
         except OSError as error:
             if self._identity and error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise root_changed_error(self._given) from error
+                raise make_root_changed_error(self._given) from error
             raise
-        if self._identity and not self._is(fd):
+        if self._identity and not self._is_bound_folder(fd):
             os.close(fd)
-            raise root_changed_error(self._given)
+            raise make_root_changed_error(self._given)
         return fd
 
-    def _is(self, fd: int) -> bool:
+    def _is_bound_folder(self, fd: int) -> bool:
         status = os.fstat(fd)
-        if (status.st_dev, status.st_ino) != self._seen and identity(fd) != self._identity:
+        if (status.st_dev, status.st_ino) != self._seen and read_identity(fd) != self._identity:
             return False
         self._seen = (status.st_dev, status.st_ino)
         return True
 
 
-def root_changed_error(root: str) -> RootChanged:
+def make_root_changed_error(root: str) -> RootChanged:
     return RootChanged(
-        f"The project root {inert(root)} is not the folder that this chat was bound to: another one, or a link, stands "
-        "in its place. Nothing in it was touched. If it is the right one, bind the chat to it by naming its root again."
+        f"The project root {escape_name(root)} is not the folder that this chat was bound to: another one, or a link, "
+        "stands in its place. Nothing in it was touched. If it is the right one, "
+        "bind the chat to it by naming its root again."
     )

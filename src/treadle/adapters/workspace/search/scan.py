@@ -15,9 +15,9 @@ from itertools import pairwise
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import LIST, READ, bytes_at, closing_fd
-from treadle.adapters.workspace.paths.ignore import FOLDERS, Ignoring, Rules, matcher
-from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
+from treadle.adapters.workspace.paths.entries import LIST, READ, hold_fd, read_bytes_at
+from treadle.adapters.workspace.paths.ignore import FOLDERS, Ignoring, Rules, make_matcher
+from treadle.adapters.workspace.paths.ignore import decode_rule_lines as rules_of
 from treadle.diff.encodings import decode_bytewise
 
 
@@ -39,7 +39,7 @@ class _Level(msgspec.Struct):
     rules: Ignoring
 
 
-def leaves(top: int, inherited: Ignoring) -> Iterator[Leaf]:
+def iterate_leaves(top: int, inherited: Ignoring) -> Iterator[Leaf]:
     """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
     levels = [_read_folder(os.dup(top), "", inherited)]
     try:
@@ -62,7 +62,7 @@ def leaves(top: int, inherited: Ignoring) -> Iterator[Leaf]:
             os.close(level.fd)
 
 
-def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool | None]:
+def find_special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool | None]:
     """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder, None if
     it may not be read. No such file is opened. With `above`, the rules from above the top, ignored folders are left
     out."""
@@ -77,7 +77,7 @@ def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterato
             if isinstance(error, PermissionError):
                 yield None
             continue
-        with closing_fd(folder) as fd:
+        with hold_fd(folder) as fd:
             with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -87,13 +87,13 @@ def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterato
                             has_special = not stat.S_ISREG(entry.stat().st_mode)
             yield has_special
             if rules is not None:
-                rules = rules.within(prefix, fd)
+                rules = rules.add_folder_rules(prefix, fd)
                 inner = [path for path in inner if not rules.covers(path, directory=True)]
             folders += [(f"{path}/", rules) for path in inner]
 
 
 def _read_folder(fd: int, prefix: str, above: Ignoring) -> _Level:
-    level = _Level(fd, prefix, [], [], above.within(prefix, fd))
+    level = _Level(fd, prefix, [], [], above.add_folder_rules(prefix, fd))
     with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
         for entry in entries:
             directory = entry.is_dir(follow_symlinks=False)
@@ -109,7 +109,7 @@ UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # One of them begins with a 
 MAX_FILE = 32_000_000  # Bytes of a file that is searched; larger ones are left out
 
 
-def lines_of(data: bytes) -> list[str] | None:
+def decode_lines(data: bytes) -> list[str] | None:
     """The lines without their ends; None if the bytes are no text. A byte-order mark tells UTF-16 and UTF-32;
     invalid UTF-8 becomes the text that read_file shows, with single broken bytes as surrogates."""
     if data.startswith(UTF32):
@@ -145,7 +145,7 @@ def is_other_encoding(data: bytes) -> bool:
 
 def is_utf32(directory: int, name: str) -> bool:
     """True if the file begins with a byte-order mark of UTF-32."""
-    with suppress(OSError), closing_fd(os.open(name, READ, dir_fd=directory)) as fd:
+    with suppress(OSError), hold_fd(os.open(name, READ, dir_fd=directory)) as fd:
         return os.read(fd, 4) in UTF32
     return False
 
@@ -185,7 +185,7 @@ def find_odd_words(text: str) -> tuple[str, str] | None:
     return "0-9A-Z_a-z" + "".join(sorted(words)), r"\x00-/:-@\[-\^`{-\x7f" + "".join(sorted(letters - words))
 
 
-def python_pattern(pattern: str, *, ignore_case: bool = False, words: tuple[str, str] | None = None) -> str:
+def translate_pattern(pattern: str, *, ignore_case: bool = False, words: tuple[str, str] | None = None) -> str:
     """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], spaces, and the ends of words.
     `words`: see `find_odd_words`. re.error for classes within classes, which `re` would read as something else."""
     word, other = words or (r"\w", r"\W")
@@ -201,7 +201,7 @@ def python_pattern(pattern: str, *, ignore_case: bool = False, words: tuple[str,
         if within and token[2] is not None:
             if token[2] not in _CLASSES:
                 raise re.error(f"unrecognized class [:{token[2]}:]", pattern, token.start())
-            text = _all_but(_CLASSES[token[2]], ignore_case=ignore_case) if token[1] else _CLASSES[token[2]]
+            text = _invert_class(_CLASSES[token[2]], ignore_case=ignore_case) if token[1] else _CLASSES[token[2]]
         elif within and text.startswith("["):
             raise re.error("classes within classes need ripgrep, which is not installed", pattern, token.start())
         elif within and ("&&" in text or "--" in text or "~~" in text):
@@ -219,7 +219,7 @@ def python_pattern(pattern: str, *, ignore_case: bool = False, words: tuple[str,
     return "".join(parts)
 
 
-def _all_but(inside: str, *, ignore_case: bool) -> str:
+def _invert_class(inside: str, *, ignore_case: bool) -> str:
     """The content of a character class for all characters but those of another one, which are ASCII. Where case is
     ignored, neither case of a letter may be in it: `re` would find the letter by the other."""
     inner = re.compile(f"[{inside}]", re.I if ignore_case else 0)
@@ -251,7 +251,7 @@ def is_supported(job: SearchJob) -> bool:
 def _compile(job: SearchJob, words: tuple[str, str] | None = None) -> re.Pattern[str]:
     expression = re.escape(job.pattern)
     if not job.literal:
-        expression = python_pattern(job.pattern, ignore_case=job.ignore_case, words=words)
+        expression = translate_pattern(job.pattern, ignore_case=job.ignore_case, words=words)
     try:
         return re.compile(expression, re.I if job.ignore_case else 0)
     except (RecursionError, OverflowError) as error:
@@ -268,7 +268,7 @@ def main(text: str) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         with suppress(BrokenPipeError):
-            _work(job)
+            _run_job(job)
     except re.error as error:
         at = "" if error.pos is None else f" at position {error.pos}"
         sys.stderr.write(f"regex parse error:\nerror: {error.msg}{at}\n")
@@ -276,15 +276,15 @@ def main(text: str) -> int:
     return 0
 
 
-def _work(job: SearchJob) -> None:
+def _run_job(job: SearchJob) -> None:
     with open(1, "wb", closefd=False) as out:
         if not job.pattern:
-            for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
+            for leaf in iterate_leaves(os.open(".", os.O_RDONLY), read_inherited_rules(job.rules)):
                 out.write(b"./" + os.fsencode(leaf.path) + b"\0")
             return
         usual_pattern, is_whole = _compile(job), not job.literal and _WHOLE.search(job.pattern)
-        for path, data in _files(job):
-            lines = lines_of(data)
+        for path, data in _read_files(job):
+            lines = decode_lines(data)
             if lines is None:
                 continue
             text = "\n".join(lines)
@@ -302,20 +302,20 @@ def _work(job: SearchJob) -> None:
                 out.write(path + b"\0" + block + b"\n")
 
 
-def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
+def _read_files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
     if job.stdin:
         yield b"<stdin>", open(0, "rb", closefd=False).read(MAX_FILE)  # noqa: SIM115
         return
-    accepts = matcher(job.include) if job.include else None
+    accepts = make_matcher(job.include) if job.include else None
     if job.only >= 0:
         with open(job.only, "rb", closefd=False) as file:
             accepts = {os.fsdecode(path) for path in file.read().split(b"\0")}.__contains__
-    for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
-        if (accepts is None or accepts(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
+    for leaf in iterate_leaves(os.open(".", os.O_RDONLY), read_inherited_rules(job.rules)):
+        if (accepts is None or accepts(leaf.path)) and (data := read_bytes_at(leaf.directory, leaf.name, MAX_FILE)):
             yield b"./" + os.fsencode(leaf.path), data
 
 
-def inherited_rules(descriptor: int) -> Ignoring:
+def read_inherited_rules(descriptor: int) -> Ignoring:
     """The rules that hold at the top of a search, from above it."""
     if descriptor < 0:
         return Ignoring()

@@ -22,15 +22,14 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.workspace.paths.entries import missing
-from treadle.adapters.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Matcher, expand, matcher, seen_from
-from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
+from treadle.adapters.workspace.paths import ignore
+from treadle.adapters.workspace.paths.entries import make_missing_error
 from treadle.adapters.workspace.search import scan
-from treadle.adapters.workspace.search.scan import MAX_FILE, SearchJob, is_bytewise, is_supported, lines_of
-from treadle.base.subprocesses import Completed, Launch, make_descriptor_path, program_outside, run_blocking
-from treadle.diff.encodings import visible
+from treadle.adapters.workspace.search.scan import MAX_FILE, SearchJob, decode_lines, is_bytewise, is_supported
+from treadle.base.subprocesses import Completed, Launch, find_program_outside, make_descriptor_path, run_blocking
+from treadle.diff.encodings import escape_broken_bytes
 from treadle.errors import ToolError
-from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, inert
+from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, escape_name
 
 TIMEOUT_S = 30.0
 
@@ -53,16 +52,16 @@ _PLAIN_NAME = re.compile(r"[\w.*?-]+")
 
 
 @cache
-def ripgrep(root: str) -> str | None:
+def find_ripgrep(root: str) -> str | None:
     """The program, beside the interpreter or on the path; never one that the project brings along (S-09)."""
     bundled = os.path.join(os.path.dirname(sys.executable), "rg") if sys.executable else ""
-    return bundled if bundled and os.access(bundled, os.X_OK) else program_outside("rg", root)
+    return bundled if bundled and os.access(bundled, os.X_OK) else find_program_outside("rg", root)
 
 
-def command(program: str | None, job: SearchJob) -> list[str]:
+def build_command(program: str | None, job: SearchJob) -> list[str]:
     """The command line for a job; without a program, of our own one."""
     if program is not None:
-        return _ripgrep(program, job)
+        return _build_ripgrep_command(program, job)
     # Isolated, and with our own search path: the working directory is the project's, whose modules must not run.
     path = [str(Path(__file__).resolve().parents[4]), *(folder for folder in sys.path if os.path.isabs(folder))]
     run = "from treadle.adapters.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"
@@ -71,33 +70,33 @@ def command(program: str | None, job: SearchJob) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code, msgspec.json.encode(job).decode()]
 
 
-def environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     """Nothing that could configure a program: no RIPGREP_CONFIG_PATH, no PYTHON…, no keys."""
     return {name: os.environ[name] for name in ("SYSTEMROOT", "TMPDIR") if name in os.environ}
 
 
-def _ripgrep(program: str, job: SearchJob) -> list[str]:
-    argv = [program, *_SAFE, *(f"--glob=!{folder}" for folder in FOLDERS)]
+def _build_ripgrep_command(program: str, job: SearchJob) -> list[str]:
+    argv = [program, *_SAFE, *(f"--glob=!{folder}" for folder in ignore.FOLDERS)]
     if job.rules >= 0:
         argv.append(f"--ignore-file=/dev/fd/{job.rules}")
     if not job.pattern:
         return [*argv, "--files", "--", "."]
     argv += [*_NUMBERS, "--ignore-case" if job.ignore_case else "--case-sensitive"]
     argv += ["--fixed-strings"] if job.literal else []
-    return [*argv, *_types(job), f"--regexp={job.pattern}", "--", "-" if job.stdin else "."]
+    return [*argv, *_build_type_options(job), f"--regexp={job.pattern}", "--", "-" if job.stdin else "."]
 
 
 def list_other_encodings(program: str, job: SearchJob) -> list[str]:
     """The command line of ripgrep that names the files whose bytes are no valid UTF-8, each ended by a NUL."""
-    names = _ripgrep(program, replace(job, pattern=""))[:-3]
-    more = ("--files-with-matches", "--encoding=none", f"--max-filesize={MAX_FILE}", *_types(job))
+    names = _build_ripgrep_command(program, replace(job, pattern=""))[:-3]
+    more = ("--files-with-matches", "--encoding=none", f"--max-filesize={MAX_FILE}", *_build_type_options(job))
     return [*names, *more, f"--regexp={_NO_UTF8}", "--", "."]
 
 
-def _types(job: SearchJob) -> list[str]:
+def _build_type_options(job: SearchJob) -> list[str]:
     """Globs of the last name, which spare reading what cannot match; none if it takes more than those to tell. A type,
     and not a glob: a glob would bring back what .gitignore names."""
-    names = [pattern.rpartition("/")[2] for pattern in expand(job.include)] if job.include else []
+    names = [pattern.rpartition("/")[2] for pattern in ignore.expand(job.include)] if job.include else []
     if not names or not all(_PLAIN_NAME.fullmatch(name) for name in names):
         return []
     return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
@@ -113,7 +112,7 @@ class LineCount(msgspec.Struct):
     count: int = 0
     head: bytes = b""
 
-    def first(self, most: int) -> list[tuple[int, int]]:
+    def parse_positions(self, most: int) -> list[tuple[int, int]]:
         """Numbers and byte columns, both from 1. Read only of the files that are shown."""
         positions = []
         for line in self.head.split(b"\n", most)[:most]:
@@ -151,7 +150,7 @@ class FileReader:
 
     def feed(self, data: bytes) -> None:
         *paths, self._open = (self._open + data).split(b"\0")
-        for name in filter(self._wanted, map(path_of, paths)):
+        for name in filter(self._wanted, map(decode_name, paths)):
             self.files.add(name, LineCount())
 
 
@@ -167,34 +166,34 @@ class MatchReader:
     def feed(self, data: bytes) -> None:
         data, at, end = self._open + data, 0, -1
         while at != end:
-            end, at = at, self._step(data, at)
+            end, at = at, self._read_step(data, at)
         self._open = data[at:]
 
     def close(self) -> None:
         """End of the output: the rest is the last block."""
         if self._path is not None:
-            self._lines(self._open)
-            self._end()
+            self._count_lines(self._open)
+            self._finish_block()
         self._open = b""
 
-    def _step(self, data: bytes, at: int) -> int:
+    def _read_step(self, data: bytes, at: int) -> int:
         """How far was read: a path, the lines that are there, or the end of a block; nothing if that takes more."""
         if self._path is None:
             end = data.find(b"\0", at)
             if end < 0:
                 return at
-            self._path = path_of(data[at:end])
+            self._path = decode_name(data[at:end])
             return end + 1
         if data.startswith(b"\n", at):
-            self._end()
+            self._finish_block()
             return at + 1
         end = max(data.find(b"\n\n", at), 0) or data.rfind(b"\n", at)
         if end < 0:
             return at
-        self._lines(data[at : end + 1])
+        self._count_lines(data[at : end + 1])
         return end + 1
 
-    def _lines(self, text: bytes) -> None:
+    def _count_lines(self, text: bytes) -> None:
         if not text:
             return
         last = text.rfind(b"\n", 0, len(text) - 1) + 1
@@ -206,7 +205,7 @@ class MatchReader:
         if len(counted.head) < self._head:
             counted.head += text[: self._head]
 
-    def _end(self) -> None:
+    def _finish_block(self) -> None:
         path, counted, binary = self._path, self._counted, self._binary
         self._path, self._counted, self._binary = None, LineCount(), False
         if path is not None and counted.count and not binary and self.wanted(path):
@@ -214,7 +213,7 @@ class MatchReader:
             self.total += counted.count
 
 
-def path_of(data: bytes) -> str:
+def decode_name(data: bytes) -> str:
     return os.fsdecode(data.removeprefix(b"./"))
 
 
@@ -264,7 +263,7 @@ class _Halt:
     def __init__(self, stop: threading.Event | None, top: int) -> None:
         self._stop = stop
         self._due = time.monotonic() + _USUAL_S
-        self._looks = scan.special_files(top, NAME) if top >= 0 else iter(())
+        self._looks = scan.find_special_files(top, ignore.NAME) if top >= 0 else iter(())
         self.blocked = False
 
     def is_set(self) -> bool:
@@ -283,7 +282,7 @@ class Engine:
         self._guard, self._program = guard, program
 
     def find(self, pattern: str, path: str, *, ignore_case: bool, most: int, stop: threading.Event | None) -> Paths:
-        is_wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
+        is_wanted = _compile_glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             reader = FileReader(is_wanted, most)
             scope = Scope(stop, time.monotonic() + TIMEOUT_S, fd, parts)
@@ -306,7 +305,7 @@ class Engine:
             raise ToolError(f"{reason}; look for one of them.")
         status = self._guard.stat(query.path)
         if status is None:
-            raise missing(query.path)
+            raise make_missing_error(query.path)
         if status.kind != "directory":
             return self._search_file(query, stop)
         try:
@@ -315,12 +314,12 @@ class Engine:
             return Engine(self._guard, None).search(query, stop)
 
     def _search_tree(self, query: Query, stop: threading.Event | None) -> Matches:
-        is_wanted = _glob(query.include, self._guard.path) if query.include else _any
+        is_wanted = _compile_glob(query.include, self._guard.path) if query.include else _accepts_any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._open_inherited_rules(parts) as rules:
             job = SearchJob(query.pattern, query.include, query.ignore_case, query.literal, rules=rules)
             scope = Scope(stop, time.monotonic() + TIMEOUT_S, fd, parts)
             unreadable = self._look_into_folders(rules, scope)
-            other_files = self._other_encodings(job, scope)
+            other_files = self._find_other_encodings(job, scope)
             reader = MatchReader(lambda name: is_wanted(name) and name not in other_files, query.most)
             ran = self._run(job, reader.feed, scope)
             reader.close()
@@ -329,7 +328,7 @@ class Engine:
             own_files = other_files | survey.utf32 if is_own_pattern else other_files
             if own_files and ran.ending == "exited":
                 reader.wanted = is_wanted
-                with _file_with(b"\0".join(map(os.fsencode, own_files))) as only:
+                with _hold_temp_file(b"\0".join(map(os.fsencode, own_files))) as only:
                     job = replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
@@ -342,7 +341,7 @@ class Engine:
         """Count those that may not be read. Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would
         open it, and wait for ever."""
         unreadable = 0
-        for is_special in scan.special_files(scope.fd, NAME, scan.inherited_rules(rules)):
+        for is_special in scan.find_special_files(scope.fd, ignore.NAME, scan.read_inherited_rules(rules)):
             if is_special and self._program is not None:
                 raise _Blocked
             unreadable += is_special is None
@@ -350,17 +349,17 @@ class Engine:
                 break  # the search ends at once, too
         return unreadable
 
-    def _other_encodings(self, job: SearchJob, scope: Scope) -> frozenset[str]:
+    def _find_other_encodings(self, job: SearchJob, scope: Scope) -> frozenset[str]:
         """Files that ripgrep cannot search as text because they are no UTF-8; our own program reads them as read_file
         does. None, if the pattern cannot match other bytes than ASCII, or only ripgrep understands it."""
         more_than_ascii = not job.pattern.isascii() or (not job.literal and _MATCHES_MORE.search(job.pattern))
         if self._program is None or not more_than_ascii or not is_supported(job):
             return frozenset()
-        reader = FileReader(_any, sys.maxsize)
+        reader = FileReader(_accepts_any, sys.maxsize)
         self._start(list_other_encodings(self._program, job), job, reader.feed, scope)
         return frozenset(name for name, _ in reader.files.sort_by_name())
 
-    def _survey(self, accepts: Matcher, rules: int, scope: Scope) -> _Survey:
+    def _survey(self, accepts: ignore.Matcher, rules: int, scope: Scope) -> _Survey:
         """Look at the files that may match. ripgrep takes UTF-32 for binary data; its bytes are a multiple of four."""
         survey = _Survey()
 
@@ -384,14 +383,14 @@ class Engine:
 
     def _search_file(self, query: Query, stop: threading.Event | None) -> Matches:
         data = self._guard.read_bytes(query.path, MAX_FILE)
-        if lines_of(data) is None:
-            raise ToolError(f"{inert(query.path)} is a binary file; it is not searched.")
+        if decode_lines(data) is None:
+            raise ToolError(f"{escape_name(query.path)} is a binary file; it is not searched.")
         job = SearchJob(query.pattern, "", query.ignore_case, query.literal, stdin=True)
         other_encoding = scan.is_other_encoding(data) and is_supported(job)
         if data.startswith(scan.UTF32) and not other_encoding:
             return Matches((), 0, 0, other_encoding=(query.path,))
         with self._guard.open(query.path) as fd:
-            reader = MatchReader(_any, query.most)
+            reader = MatchReader(_accepts_any, query.most)
             program = None if other_encoding else self._program
             ran = self._run(job, reader.feed, Scope(stop, time.monotonic() + TIMEOUT_S), stdin=fd, program=program)
         reader.close()
@@ -402,13 +401,13 @@ class Engine:
     ) -> Completed:
         """With this program (None is our own) instead of the usual one, if one is given."""
         program = self._program if program == "" else program
-        ran = self._start(command(program, job), job, feed, scope, stdin)
+        ran = self._start(build_command(program, job), job, feed, scope, stdin)
         if ran.ending != "exited" or ran.code in (0, 1) or not ran.errors.strip():
             return ran
-        if complaint := _complaint(ran.errors):
+        if complaint := _find_complaint(ran.errors):
             raise ToolError(complaint)
         if program is None:
-            raise ToolError(f"The search failed: {inert(' '.join(ran.errors.split()))}")
+            raise ToolError(f"The search failed: {escape_name(' '.join(ran.errors.split()))}")
         self._program = None  # an ancient or broken ripgrep, which has said nothing so far
         return self._run(job, feed, scope, stdin)
 
@@ -418,7 +417,7 @@ class Engine:
         cwd = make_descriptor_path(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/"
         descriptors = [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0]
         source = stdin if stdin >= 0 else subprocess.DEVNULL
-        launch = Launch(command, environment(), cwd, source, descriptors)
+        launch = Launch(command, make_environment(), cwd, source, descriptors)
         halt = _Halt(scope.stop, scope.fd if command[0] == self._program else -1)
         ran = run_blocking(launch, feed, max(0.1, scope.until - time.monotonic()), halt)
         if halt.blocked:
@@ -434,7 +433,7 @@ class Engine:
             if remaining <= 0:
                 break
             path = name_of(name)
-            lines = self._lines(path, counted.first(remaining), query.context) if query.texts else ()
+            lines = self._read_lines(path, counted.parse_positions(remaining), query.context) if query.texts else ()
             if lines is None or not (lines or (not query.texts and self._is_file(path))):
                 total, total_files = total - counted.count, total_files - 1
                 continue
@@ -442,12 +441,12 @@ class Engine:
             remaining -= min(counted.count, remaining) if query.texts else 1
         return Matches(tuple(files), total_files, total, is_complete)
 
-    def _lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
+    def _read_lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
         text, bytewise = None, False
         with suppress(ToolError):
             data = self._guard.read_bytes(path, MAX_FILE)
-            text, bytewise = lines_of(data), is_bytewise(data)
+            text, bytewise = decode_lines(data), is_bytewise(data)
         if text is None:
             return None
         columns = {number: column for number, column in positions if number <= len(text)}
@@ -455,10 +454,10 @@ class Engine:
 
         def build(number: int, line: str) -> Line:
             if number not in columns:
-                return Line(number, visible(line))
+                return Line(number, escape_broken_bytes(line))
             before = columns[number] - 1
             utf8 = b"" if bytewise else line.encode(errors="surrogateescape")[:before]
-            return Line(number, visible(line), before if bytewise else len(utf8.decode(errors="ignore")))
+            return Line(number, escape_broken_bytes(line), before if bytewise else len(utf8.decode(errors="ignore")))
 
         return tuple(build(at, text[at - 1]) for at in sorted(around.intersection(range(1, len(text) + 1))))
 
@@ -474,22 +473,22 @@ class Engine:
         rules: list[str] = []
         for depth in range(len(parts)):
             with suppress(ToolError):
-                data = self._guard.read_bytes("/".join([*parts[:depth], NAME]), MAX_BYTES)
-                rules += seen_from(rules_of(data), parts[depth:])
+                data = self._guard.read_bytes("/".join([*parts[:depth], ignore.NAME]), ignore.MAX_BYTES)
+                rules += ignore.rebase_patterns(ignore.decode_rule_lines(data), parts[depth:])
         data = "\n".join(rules).encode(errors="surrogateescape")
-        with _file_with(data) if rules else nullcontext(-1) as fd:
+        with _hold_temp_file(data) if rules else nullcontext(-1) as fd:
             yield fd
 
 
 @contextmanager
-def _file_with(data: bytes) -> Iterator[int]:
+def _hold_temp_file(data: bytes) -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
         yield file.fileno()
 
 
-def _any(_: str) -> bool:
+def _accepts_any(_: str) -> bool:
     return True
 
 
@@ -497,16 +496,16 @@ def _join(parts: Sequence[str], name: str) -> str:
     return "/".join([*parts, name])
 
 
-def _glob(pattern: str, root: str, *, ignore_case: bool = False) -> Matcher:
+def _compile_glob(pattern: str, root: str, *, ignore_case: bool = False) -> ignore.Matcher:
     if "\0" in pattern:
         raise ToolError("A pattern cannot contain a NUL character.")
     pattern = pattern.removeprefix(root.rstrip("/") + "/") if pattern.startswith("/") else pattern
     if ".." in pattern.split("/"):
-        raise ToolError(f"{inert(pattern)} leads up; give the directory as path, and a pattern below it.")
-    return matcher(pattern, ignore_case=ignore_case)
+        raise ToolError(f"{escape_name(pattern)} leads up; give the directory as path, and a pattern below it.")
+    return ignore.make_matcher(pattern, ignore_case=ignore_case)
 
 
-def _complaint(errors: str) -> str | None:
+def _find_complaint(errors: str) -> str | None:
     """The error in the pattern, out of a longer explanation, with advice; None if it is another error."""
     reasons = [line.removeprefix("error: ") for line in errors.splitlines() if line.startswith("error: ")]
     reasons = [reason for reason in reasons if not any(word in reason for word in _UNSUPPORTED)]
@@ -514,6 +513,6 @@ def _complaint(errors: str) -> str | None:
     if not reasons:
         return None
     return (
-        f"The pattern is not a valid regular expression: {inert(reasons[0])}. To look for the text itself set literal "
-        r"to true, or put a backslash before special characters, as in \( \[ \{ \. \* \+ \?"
+        f"The pattern is not a valid regular expression: {escape_name(reasons[0])}. To look for the text itself set "
+        r"literal to true, or put a backslash before special characters, as in \( \[ \{ \. \* \+ \?"
     )

@@ -9,16 +9,24 @@ from typing import NamedTuple, get_args
 
 import click
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import InvalidInput, NotFound, Refused
-from treadle.frontends.cli.group import in_agent
+from treadle.frontends.cli.group import pass_agent
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, c, dialogue, e, msgspec, notices, permissions, rule_book, session, wire,
 )  # fmt: skip
-from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gather_options, json_option, project_root, refuse
+from treadle.frontends.cli.options import (
+    CHAT,
+    FOLDER,
+    POSITIVE,
+    add_json_option,
+    gather_options,
+    refuse,
+    resolve_project_root,
+)
 from treadle.frontends.cli.terminal import Terminal, write_list
-from treadle.frontends.presentation.styled import Line, Span, spans
+from treadle.frontends.presentation.styled import Line, Span, join_spans
 from treadle.protocol.choices import STANDING, RuleScope
 
 _SPAN = re.compile(r"([0-9]+)\s*([smhdw])")
@@ -27,21 +35,21 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 @click.command("pending")
-@json_option("Print one JSON object a line.")
-@in_agent()
+@add_json_option("Print one JSON object a line.")
+@pass_agent()
 async def pending(agent: "Agent", as_json: bool) -> None:
     """List the approvals and questions that wait for you.
 
     Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked."""
     rows = []
-    for chat, action in await _asked_of_people(agent):
+    for chat, action in await _list_person_actions(agent):
         id = f"{chat.id}:{action.action}"
-        lines = "".join(f"\n  {line}" for line in notices.waiting(action))
-        rows.append(({"chat": chat.id, "id": id, **wire.to_wire_form(action)}, spans(Span(id, ("bold",)), lines)))
+        lines = "".join(f"\n  {line}" for line in notices.describe_request(action))
+        rows.append(({"chat": chat.id, "id": id, **wire.to_wire_form(action)}, join_spans(Span(id, ("bold",)), lines)))
     write_list(rows, "no chat waits for a person", as_json=as_json)
 
 
-async def _asked_of_people(agent: "Agent") -> "list[tuple[Chat, e.OpenAction]]":
+async def _list_person_actions(agent: "Agent") -> "list[tuple[Chat, e.OpenAction]]":
     """Return the open actions of all chats that a person can answer; client tools wait for a program."""
     listed = await agent.chats(archived=False)
     chats = [agent.chat(each.summary.chat) for each in listed if each.summary.status == "requires_action"]
@@ -62,7 +70,7 @@ async def _find_approval(agent: "Agent", approval_ref: str) -> "tuple[Chat, e.Op
 
 
 async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, e.OpenAction]":
-    waiting = [(chat, action) for chat, action in await _asked_of_people(agent) if action.kind == "permission"]
+    waiting = [(chat, action) for chat, action in await _list_person_actions(agent) if action.kind == "permission"]
     matches = [(chat, action) for chat, action in waiting if action_id in ("", action.action)]
     if len(matches) == 1:
         return matches[0]
@@ -72,7 +80,7 @@ async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, e.O
     if action_id:
         candidates = ", ".join(f"{chat.id}:{action_id}" for chat, _ in matches[:5])
         raise InvalidInput(f"{len(matches)} chats ask for {action_id} ({candidates}); name the chat, too")
-    lines = (f"\n  treadle approve {chat.id}:{each.action}  {inert_line(each.text, 80)}" for chat, each in matches)
+    lines = (f"\n  treadle approve {chat.id}:{each.action}  {make_inert_line(each.text, 80)}" for chat, each in matches)
     raise InvalidInput(f"{len(matches)} actions wait for an approval; name one of them:{''.join(lines)}")
 
 
@@ -108,9 +116,9 @@ class Approval(NamedTuple):
 @click.option("--rule", type=POSITIVE, default=1, metavar="N", help="The number of the offered rule.")
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
 @click.option("--leave", is_flag=True, help="Record the answer and leave; another process continues the chat.")
-@json_option("Print every event as one line of JSON.")
+@add_json_option("Print every event as one line of JSON.")
 @gather_options(Approval, "reply")
-@in_agent(works=True)
+@pass_agent(works=True)
 async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: bool) -> int:
     """Approve or refuse what a chat asks for, and continue it.
 
@@ -123,16 +131,16 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     arguments = None if reply.edit is None else await dialogue.edit_command(chat, action, reply.edit)
     rule = None
     if reply.remember:
-        rule = _expiring(dialogue.choose_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
+        rule = _add_expiry(dialogue.choose_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
     if reply.deny:
         following = chat.deny(action, reply.feedback, rule=rule)
     else:
         following = chat.approve(action, arguments=arguments, rule=rule)
     if not as_json:
         terminal = Terminal()
-        terminal.note(f"{'refusing' if reply.deny else 'allowing'} in chat {chat.id}:", "yellow")
-        for line in notices.waiting(action):
-            terminal.note(f"  {line}")
+        terminal.write_note(f"{'refusing' if reply.deny else 'allowing'} in chat {chat.id}:", "yellow")
+        for line in notices.describe_request(action):
+            terminal.write_note(f"  {line}")
     if reply.leave:
         await chat.carry_out(following.command, work=False)
         return 0
@@ -140,7 +148,7 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     return await dialogue.follow(chat, following, after_seq, as_json=as_json, resumed=True)
 
 
-def _expiring(rule: "permissions.Rule", span: str | None) -> "permissions.Rule":
+def _add_expiry(rule: "permissions.Rule", span: str | None) -> "permissions.Rule":
     """The rule, for as long as `7d` says; without a span for good."""
     if not span:
         return rule
@@ -158,7 +166,7 @@ def _expiring(rule: "permissions.Rule", span: str | None) -> "permissions.Rule":
 
 @click.group("rules", invoke_without_command=True)
 @click.option("--chat", type=CHAT, help="Also list the rules of this chat.")
-@json_option("Print one JSON object a line.")
+@add_json_option("Print one JSON object a line.")
 @click.pass_context
 def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
     """List, add and revoke rules: approvals that last.
@@ -171,18 +179,21 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
 
 @rules.command("list")
 @click.option("--chat", type=CHAT, help="Also list the rules of this chat.")
-@json_option("Print one JSON object a line.")
+@add_json_option("Print one JSON object a line.")
 def list_rules(chat: str | None, as_json: bool) -> None:
     """List the rules."""
     book = rule_book.RuleBook(session.load_config().home)
-    listed_rules, damage = book.readable()
+    listed_rules, damage = book.list_readable()
     if chat is not None:
         listed_rules += _change_rules(chat)
-    uses = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
-    rows = [(wire.to_wire_form(each) | {"used_ms": uses[each.id]}, _line(each, uses[each.id])) for each in listed_rules]
+    uses = {rule.id: book.read_last_use_ms(rule.id) for rule in listed_rules}
+    rows = [
+        (wire.to_wire_form(each) | {"used_ms": uses[each.id]}, _format_rule(each, uses[each.id]))
+        for each in listed_rules
+    ]
     write_list(rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
     if damage:
-        Terminal().note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
+        Terminal().write_note(make_inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
 
 
 @rules.command("add")
@@ -209,25 +220,25 @@ def add(
     """Make a rule.
 
     PATTERN is the words of one command; a * as the last word stands for any further ones."""
-    from treadle.adapters.policy.rules import check
+    from treadle.adapters.policy.rules import check_rule
 
     if allow + ask + deny != 1:
         raise click.UsageError("Choose one of --allow, --ask and --deny.")
     if (scope == "chat") != (chat is not None):
         raise click.UsageError("--chat goes with --scope chat.")
-    rule = _expiring(permissions.Rule("allow" if allow else "ask" if ask else "deny", tool, pattern, scope), expires)
+    rule = _add_expiry(permissions.Rule("allow" if allow else "ask" if ask else "deny", tool, pattern, scope), expires)
     if chat is not None:
 
         def append(_chat: "Chat", rules: "tuple[permissions.Rule, ...]") -> "tuple[permissions.Rule, ...]":
-            check(rule)
+            check_rule(rule)
             return (*rules, added_rule)
 
         added_rule = rule_book.stamp_rule(rule, round(time.time() * 1000))
         _change_rules(chat, append)
     else:
-        project = str(project_root(root)) if scope == "project" else ""
+        project = str(resolve_project_root(root)) if scope == "project" else ""
         added_rule = rule_book.RuleBook(session.load_config().home).add(msgspec.structs.replace(rule, root=project))
-    Terminal().line(_line(added_rule))
+    Terminal().write_line(_format_rule(added_rule))
 
 
 @rules.command("revoke")
@@ -236,16 +247,16 @@ def add(
 def revoke(id: str, chat: str | None) -> None:
     """Revoke a rule."""
 
-    def without(chat: "Chat", rules: "tuple[permissions.Rule, ...]") -> "tuple[permissions.Rule, ...]":
+    def remove_rule(chat: "Chat", rules: "tuple[permissions.Rule, ...]") -> "tuple[permissions.Rule, ...]":
         if all(rule.id != id for rule in rules):
             raise NotFound(f"there is no rule {id!r} in chat {chat.id}; see them with: treadle rules --chat {chat.id}")
         return tuple(rule for rule in rules if rule.id != id)
 
     if chat:
-        revoked = next(rule for rule in _change_rules(chat, without) if rule.id == id)
+        revoked = next(rule for rule in _change_rules(chat, remove_rule) if rule.id == id)
     else:
         revoked = rule_book.RuleBook(session.load_config().home).revoke(id)
-    Terminal().note("".join(["revoked: ", *(span.text for span in _line(revoked))]), "dim")
+    Terminal().write_note("".join(["revoked: ", *(span.text for span in _format_rule(revoked))]), "dim")
 
 
 def _change_rules(
@@ -253,30 +264,30 @@ def _change_rules(
 ) -> "tuple[permissions.Rule, ...]":
     """Return the rules of the chat that a person means, as they were before the change."""
 
-    async def work(agent: "Agent") -> "tuple[permissions.Rule, ...]":
+    async def update_rules(agent: "Agent") -> "tuple[permissions.Rule, ...]":
         chat = await session.open_chat(agent, chat_ref)
         rules = (await chat.state()).options.rules
         if change is not None:
             await chat.carry_out(c.ChangeOptions({"rules": msgspec.to_builtins(change(chat, rules))}), work=False)
         return rules
 
-    return session.with_agent(work)
+    return session.run_with_agent(update_rules)
 
 
-def _line(rule: "permissions.Rule", used_ms: int = -1) -> Line:
+def _format_rule(rule: "permissions.Rule", used_ms: int = -1) -> Line:
     """A rule in one line; with the time of its last use, 0 for never."""
-    project_name = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
+    project_name = make_inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
     scope = f"{rule.scope} {project_name}".strip()
-    pattern = inert_line(rule.pattern or "(every use)", 120)
+    pattern = make_inert_line(rule.pattern or "(every use)", 120)
     effect = Span(f"{rule.effect:5}", ("green" if rule.effect == "allow" else "yellow",))
-    usage = "" if used_ms < 0 else f", last used {_moment(used_ms)}" if used_ms else ", never used"
-    creation = f", made {_moment(rule.created_ms)}" if rule.created_ms else ""
-    until = "" if not rule.expires_ms else f", until {_moment(rule.expires_ms)}"
+    usage = "" if used_ms < 0 else f", last used {_format_moment(used_ms)}" if used_ms else ", never used"
+    creation = f", made {_format_moment(rule.created_ms)}" if rule.created_ms else ""
+    until = "" if not rule.expires_ms else f", until {_format_moment(rule.expires_ms)}"
     if until and rule.expires_ms / 1000 <= time.time():
         until = ", expired"
     terms = Span(scope + creation + usage + until, ("dim",))
-    return spans(f"{rule.id}  ", effect, f" {inert_line(rule.tool, 40)}  {pattern}  ", terms)
+    return join_spans(f"{rule.id}  ", effect, f" {make_inert_line(rule.tool, 40)}  {pattern}  ", terms)
 
 
-def _moment(ms: int) -> str:
+def _format_moment(ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))

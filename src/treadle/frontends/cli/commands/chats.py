@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.base.inert import inert, inert_json, inert_line, print_note
+from treadle.base.inert import make_inert, make_inert_json, make_inert_line, print_note
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_agent, in_chat, in_loop
+from treadle.frontends.cli.group import pass_agent, pass_chat, run_in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, asyncio, changes, chat_state, command_stream, dialogue, diff_changes, drive, e, library_config,
     notices, piped, session, transfer, views, wire,
 )  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, age, write_json, write_list, write_outcome
-from treadle.frontends.presentation.styled import Colour, Line, Span, spans, status_words
+from treadle.frontends.presentation.styled import Colour, Line, Span, describe_status, join_spans
 
 if TYPE_CHECKING:
     from treadle.library.jobs import Job
@@ -33,16 +33,16 @@ MOST_EVENTS = 2_000  # so many events of a chat are shown, its last ones
 @click.option(
     "--search", default="", metavar="TEXT", help="Only chats with these words in title, project, id or messages."
 )
-@o.optional_value("--project", ".", "[DIR]", "Only chats that work in DIR; without DIR, in this folder.", o.FOLDER)
-@o.json_option("Print every chat as one line of JSON.")
-@in_agent()
+@o.add_optional_value("--project", ".", "[DIR]", "Only chats that work in DIR; without DIR, in this folder.", o.FOLDER)
+@o.add_json_option("Print every chat as one line of JSON.")
+@pass_agent()
 async def chats(
     agent: "Agent", everything: bool, limit: int | None, search: str, project: str | None, as_json: bool
 ) -> None:
     """List the chats, newest first.
 
     Each with its id, age, state, project and title."""
-    from treadle.library.searching import search as hits
+    from treadle.library.searching import search_chats as hits
     from treadle.ports.store import ChatFilter
 
     most = limit or (0 if everything or as_json else MOST)
@@ -53,70 +53,70 @@ async def chats(
     else:
         matches = await agent.chats(archived=archived, limit=most + 1 if most and not narrow else 0)
     if project is not None:
-        here = str(o.project_root(project if project != "." else None, force=True))
-        matches = [each for each in matches if changes.holds_folder(each.summary.root, here)]
+        here = str(o.resolve_project_root(project if project != "." else None, force=True))
+        matches = [each for each in matches if changes.contains_folder(each.summary.root, here)]
     page = matches[:most] if most else matches
     none = "no such chat" if narrow else "no chats yet; begin one with: treadle run PROMPT"
     terminal = Terminal()
-    write_list([(as_dict(each), _line(terminal, each)) for each in page], none, as_json=as_json)
+    write_list([(as_dict(each), _format_chat(terminal, each)) for each in page], none, as_json=as_json)
     if len(page) < len(matches) and limit is None:
-        terminal.note(f"these are the {most} newest; all of them: treadle chats --all", "dim")
+        terminal.write_note(f"these are the {most} newest; all of them: treadle chats --all", "dim")
 
 
 def as_dict(listed: "Listed") -> dict[str, object]:
     fields: dict[str, object] = wire.to_wire_form(listed.summary)
-    fields["status"] = views.shown_status(listed.summary.status, listed.leased)
+    fields["status"] = views.get_shown_status(listed.summary.status, listed.leased)
     for name in ("created", "updated"):
-        fields[name] = wire.iso_time(getattr(listed.summary, f"{name}_ms"))
+        fields[name] = wire.format_time(getattr(listed.summary, f"{name}_ms"))
     for name in ("created_ms", "updated_ms", "runnable", "wake_ms"):
         del fields[name]
     return fields | {"leased": listed.leased}
 
 
-def _line(terminal: Terminal, listed: "Listed") -> Line:
-    summary, status = listed.summary, views.shown_status(listed.summary.status, listed.leased)
-    title = inert_line(summary.title or "(no title)", max(20, terminal.width - 72))
+def _format_chat(terminal: Terminal, listed: "Listed") -> Line:
+    summary, status = listed.summary, views.get_shown_status(listed.summary.status, listed.leased)
+    title = make_inert_line(summary.title or "(no title)", max(20, terminal.width - 72))
     colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
     aged = Span(f"{age(summary.updated_ms):>8}", ("dim",))
-    project = inert_line(PurePath(summary.root).name or summary.root or "-", 20)
+    project = make_inert_line(PurePath(summary.root).name or summary.root or "-", 20)
     details = f"  {project:20}  {title}{' (archived)' if summary.archived else ''}"
-    line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status_words(status):15}", (colour,)), details)
+    line = join_spans(f"{summary.chat} ", aged, "  ", Span(f"{describe_status(status):15}", (colour,)), details)
     if summary.last_error is None:
         return line
     error_text = f"{summary.last_error.error_class}: {summary.last_error.message}"
-    return (*line, Span(f"\n    {inert_line(error_text, max(20, terminal.width - 4))}", ("red",)))
+    return (*line, Span(f"\n    {make_inert_line(error_text, max(20, terminal.width - 4))}", ("red",)))
 
 
 @click.command("show")
 @click.option("--all", "everything", is_flag=True, help="Show all of a long chat, not only its end.")
 @click.option("--short", is_flag=True, help="One line for calls that follow each other.")
-@o.json_option("Print the chat as one JSON object.")
-@in_chat()
+@o.add_json_option("Print the chat as one JSON object.")
+@pass_chat()
 async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_json: bool) -> None:
     """Show a chat from its log.
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export."""
-    from treadle.library.subagents.children import tree_of
+    from treadle.library.subagents.children import list_descendants_begun
 
     if as_json and short:
         raise click.UsageError("--json and --short exclude each other.")
     state = await chat.state()
     if as_json:
-        return write_json(_object(state, await agent.deps.store.get(chat.id)))
+        return write_json(_build_chat_object(state, await agent.deps.store.get(chat.id)))
     recorded = await chat.events(0 if everything else max(0, state.head - MOST_EVENTS))
     events = [await chat.load_full_event(each) for each in recorded]
     if events and events[0].seq > 1:  # the end of a log is shown from a message on, if there is one
         events = events[next((at for at, each in enumerate(events) if isinstance(each.data, e.UserMessage)), 0) :]
     if state.parent:
-        print_note(f"begun by {inert_line(state.parent, 120)}")
+        print_note(f"begun by {make_inert_line(state.parent, 120)}")
     await _print(chat, state, events, short)
-    rows = await tree_of(agent.deps, chat.id, [each.data for each in events])
+    rows = await list_descendants_begun(agent.deps, chat.id, [each.data for each in events])
     # The chats that its calls began, and theirs, where what was shown has not told all of it.
     for row in rows if any(row.depth > 1 or not row.ended for row in rows) else ():
         waits = f"waits for an answer: {', '.join(row.waits)}" if row.waits else ""
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
-        facts = (row.chat, row.title, waits or row.ended or status_words(row.status), f"{row.turns} turns", cost)
-        print_note(f"{'   ' * row.depth}└ {' · '.join(inert_line(fact, 80) for fact in facts)}")
+        facts = (row.chat, row.title, waits or row.ended or describe_status(row.status), f"{row.turns} turns", cost)
+        print_note(f"{'   ' * row.depth}└ {' · '.join(make_inert_line(fact, 80) for fact in facts)}")
 
 
 async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.Envelope]", short: bool) -> None:
@@ -125,48 +125,52 @@ async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.En
 
     terminal = Terminal()
     screen = Screen(terminal, echo=True)
-    net_changes = await chat.files.net(step for each in events for step in drive.steps_of(each))
+    net_changes = await chat.files.net(step for each in events for step in drive.get_steps(each))
     screen.set_changed_files(net_changes, state.options.world)
     screen.begin(chat.id, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
-        terminal.note(f"{earlier:,} earlier events are not shown; all of them: treadle show {chat.id} --all", "dim")
+        terminal.write_note(
+            f"{earlier:,} earlier events are not shown; all of them: treadle show {chat.id} --all", "dim"
+        )
     progress = Progress()
     for envelope in events:
         if short and (line := progress.take(envelope.data)):
-            terminal.note(f"● {line}", "dim")
+            terminal.write_note(f"● {line}", "dim")
         if not (short and isinstance(envelope.data, e.ExecutionStart | e.ExecutionComplete)):
-            screen.event(envelope)
-    if short and (line := progress.end()):
-        terminal.note(f"● {line}", "dim")
+            screen.show_event(envelope)
+    if short and (line := progress.flush()):
+        terminal.write_note(f"● {line}", "dim")
     if earlier or short:
-        screen.counts(state)
-    if actions := chat_state.open_actions(state):
-        screen.event(e.Envelope(0, chat.id, 0, e.ActionRequired(actions)))
+        screen.load_totals(state)
+    if actions := chat_state.list_open_actions(state):
+        screen.show_event(e.Envelope(0, chat.id, 0, e.ActionRequired(actions)))
     elif state.restoring is not None:
-        terminal.note(f"── an unfinished {state.restoring.kind} · complete it: treadle resume {chat.id}", "yellow")
+        terminal.write_note(
+            f"── an unfinished {state.restoring.kind} · complete it: treadle resume {chat.id}", "yellow"
+        )
     elif state.run is None:
-        screen.event(e.Envelope(0, chat.id, 0, e.SessionIdle(state.last_end or "done", state.last_why)))
+        screen.show_event(e.Envelope(0, chat.id, 0, e.SessionIdle(state.last_end or "done", state.last_why)))
     else:
-        terminal.note(f"── unfinished · go on: treadle resume {chat.id}", "yellow")
+        terminal.write_note(f"── unfinished · go on: treadle resume {chat.id}", "yellow")
 
 
-def _object(state: "chat_state.ChatState", listed: "Listed") -> dict[str, object]:
+def _build_chat_object(state: "chat_state.ChatState", listed: "Listed") -> dict[str, object]:
     roles = {"UserEntry": "user", "AssistantEntry": "assistant", "ResultsEntry": "tool"}
     return as_dict(listed) | {
         "options": wire.to_wire_form(state.options),
         "last_end": state.last_end,
         "last_why": state.last_why,
         "messages": [{"role": roles[type(each).__name__]} | wire.to_wire_form(each) for each in state.history],
-        "actions": wire.to_wire_form(chat_state.open_actions(state)),
+        "actions": wire.to_wire_form(chat_state.list_open_actions(state)),
         "queue": wire.to_wire_form(state.queue),
         "plan": wire.to_wire_form(state.plan),
     }
 
 
 @click.command("stop")
-@o.json_option("Print one JSON object.")
-@in_chat(works=True)
+@o.add_json_option("Print one JSON object.")
+@pass_chat(works=True)
 async def stop(agent: "Agent", chat: "Chat", as_json: bool) -> None:
     """Stop the run of a chat, wherever it works.
 
@@ -177,14 +181,14 @@ async def stop(agent: "Agent", chat: "Chat", as_json: bool) -> None:
     async for envelope in chat.resume():
         if isinstance(envelope.data, e.SessionIdle):
             idle_event = envelope.data
-    note = f"chat {chat.id}: {notices.end(idle_event)} · go on: treadle run --chat {chat.id} PROMPT"
+    note = f"chat {chat.id}: {notices.describe_end(idle_event)} · go on: treadle run --chat {chat.id} PROMPT"
     write_outcome({"chat": chat.id, "reason": idle_event.reason}, note, as_json=as_json)
 
 
 @click.command("delete")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@o.json_option("Print one JSON object; needs --yes.")
-@in_chat()
+@o.add_json_option("Print one JSON object; needs --yes.")
+@pass_chat()
 async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
     """Delete a chat and its sub-agents for good.
 
@@ -192,11 +196,11 @@ async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
     commands end. The files of the project stay as they are, but what the chat changed can no longer be undone. Worlds
     stay. To keep a copy, export the chat before; to hide it, archive it."""
     if not yes:
-        if as_json or not dialogue.someone_is_there():
+        if as_json or not dialogue.is_person_there():
             raise InvalidInput(f"A deleted chat cannot be brought back. Delete it with: treadle delete --yes {chat.id}")
-        title = inert_line((await agent.deps.store.get(chat.id)).summary.title or chat.id, 60)
+        title = make_inert_line((await agent.deps.store.get(chat.id)).summary.title or chat.id, 60)
         if not await dialogue.ask_yes_or_no(f"delete “{title}” for good? [y/N] "):
-            Terminal().note("nothing was deleted", "dim")
+            Terminal().write_note("nothing was deleted", "dim")
             return o.EXIT_ERROR
     await agent.delete_chat(chat.id)
     write_outcome({"chat": chat.id, "deleted": True}, f"chat {chat.id} is deleted", as_json=as_json)
@@ -204,7 +208,7 @@ async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
 
 
 @click.command("export")
-@in_chat()
+@pass_chat()
 async def export(agent: "Agent", chat: "Chat") -> None:
     """Write a chat to standard output as JSON lines.
 
@@ -212,7 +216,7 @@ async def export(agent: "Agent", chat: "Chat") -> None:
     is included in the event that names it, so that the file is complete."""
     is_terminal = sys.stdout.isatty()
     async for line in transfer.export_chat(agent.deps.store, chat.id):
-        sys.stdout.buffer.write(inert_json(line) if is_terminal else line)
+        sys.stdout.buffer.write(make_inert_json(line) if is_terminal else line)
     sys.stdout.buffer.flush()
 
 
@@ -222,8 +226,8 @@ async def export(agent: "Agent", chat: "Chat") -> None:
 @click.option(
     "--owner", default="", metavar="USER", help="Give the chat to this user of the server; by default it is yours."
 )
-@o.json_option("Print one JSON object.")
-@in_loop
+@o.add_json_option("Print one JSON object.")
+@run_in_loop
 async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     """Read a chat from JSON lines.
 
@@ -235,20 +239,20 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     lines = piped.read_bytes(file).split(b"\n")
     config = session.load_config()
     async with session.open_agent(config) as agent:
-        root = o.present_root()
+        root = o.find_present_root()
         # Options that grant rights are those of a new chat here (S-09).
-        local = agent.prepare(config.settings.chat_options(root)).options
+        local = agent.prepare(config.settings.make_chat_options(root)).options
         chat = await transfer.import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
     place = f"{local.model or 'no model yet'}, mode {local.mode}, in {root or 'no project'}"
     value = {"chat": chat, "model": local.model, "mode": local.mode, "root": root}
-    write_outcome(value, inert_line(f"{place}, as for a new chat here"), line=chat, as_json=as_json)
+    write_outcome(value, make_inert_line(f"{place}, as for a new chat here"), line=chat, as_json=as_json)
 
 
 @click.command("fork")
 @click.argument("point", metavar="ID[@SEQ]", type=o.CHAT)
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or your alias for one.")
-@o.json_option("Print one JSON object.")
-@in_agent()
+@o.add_json_option("Print one JSON object.")
+@pass_agent()
 async def fork(agent: "Agent", point: str, model: str | None, as_json: bool) -> None:
     """Start a new chat as a copy of another up to a point.
 
@@ -260,17 +264,17 @@ async def fork(agent: "Agent", point: str, model: str | None, as_json: bool) -> 
     store = agent.deps.store
     chat = await session.find_chat(store, chat_ref)
     if model is not None:
-        model = library_config.load().model_of(model)
+        model = library_config.load().resolve_model(model)
         agent.deps.models.get(model)
-    upto = int(seq) if at else await store.head(chat)
-    copy = await transfer.fork(store, chat, upto, {} if model is None else {"model": model})
+    upto = int(seq) if at else await store.read_head(chat)
+    copy = await transfer.fork_chat(store, chat, upto, {} if model is None else {"model": model})
     note = f"a copy of {chat} up to event {upto} · go on: treadle run --chat {copy} PROMPT"
     write_outcome({"chat": copy, "forked_from": chat, "seq": upto}, note, line=copy, as_json=as_json)
 
 
 @click.command("replay")
-@o.json_option("Print one JSON object.")
-@in_chat()
+@o.add_json_option("Print one JSON object.")
+@pass_chat()
 async def replay(agent: "Agent", chat: "Chat", as_json: bool) -> int:
     """Replay a recorded chat offline and compare.
 
@@ -280,7 +284,7 @@ async def replay(agent: "Agent", chat: "Chat", as_json: bool) -> int:
 
     result = await replay(agent.deps.store, chat.id)
     is_same = result.divergence is None and result.matches
-    different = inert(result.divergence.text) if result.divergence is not None else ""
+    different = make_inert(result.divergence.text) if result.divergence is not None else ""
     number = len(result.events)
     line = f"{chat.id}: the same {number} events" if is_same else different or f"{chat.id}: other events"
     value = {"chat": chat.id, "same": result.matches, "events": number, "divergence": different}
@@ -291,20 +295,20 @@ async def replay(agent: "Agent", chat: "Chat", as_json: bool) -> int:
 @click.command("diff-runs")
 @click.argument("left_ref", metavar="A", type=o.CHAT)
 @click.argument("right", metavar="B", type=o.CHAT)
-@o.json_option("Print one JSON object.")
-@in_agent()
+@o.add_json_option("Print one JSON object.")
+@pass_agent()
 async def diff_runs(agent: "Agent", left_ref: str, right: str, as_json: bool) -> int:
     """Find the first difference between two chats.
 
     A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
     when there is no difference, and 1 when there is one."""
-    from treadle.chat.divergence import first_divergence
+    from treadle.chat.divergence import find_first_divergence
 
     store = agent.deps.store
     chats = [await session.find_chat(store, chat_ref) for chat_ref in (left_ref, right)]
     logs = [await transfer.read_chat(store, chat) for chat in chats]
-    divergence = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
-    different = inert(divergence.text) if divergence else ""
+    divergence = find_first_divergence(logs[0], logs[1], (chats[0], chats[1]))
+    different = make_inert(divergence.text) if divergence else ""
     value = {"chats": chats, "same": divergence is None, "divergence": different}
     write_outcome(value, line=different or f"no difference in {len(logs[0])} events", as_json=as_json)
     return o.EXIT_ERROR if divergence else o.EXIT_OK
@@ -335,16 +339,16 @@ class JobAct(NamedTuple):
 @click.command("jobs")
 @click.argument("id", metavar="[ID]", required=False, type=o.CHAT)
 @click.option("--all", "everything", is_flag=True, help="Also list commands that ended recently.")
-@o.optional_value("--stop", ALL, "[HANDLE|all]", "Stop one, or all that run; then list them.")
+@o.add_optional_value("--stop", ALL, "[HANDLE|all]", "Stop one, or all that run; then list them.")
 @click.option("--tail", metavar="HANDLE", help="Print the end of its output.")
 @click.option("--follow", is_flag=True, help="With --tail: print new output until it ends.")
 @click.option("--input", "job_input", nargs=2, metavar="HANDLE TEXT", help="Write a line to its input.")
 @click.option("--diff", metavar="HANDLE", help="Show its uncommitted changes.")
 @click.option("--commit", metavar="HANDLE", help="Show its changes and commit them to the project.")
 @click.option("--discard", metavar="HANDLE", help="Discard its uncommitted changes.")
-@o.json_option("Print one JSON object a line.")
+@o.add_json_option("Print one JSON object a line.")
 @o.gather_options(JobAct, "act")
-@in_agent(works=True)
+@pass_agent(works=True)
 async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
     """List background commands; read their output, write to them, stop them.
 
@@ -354,7 +358,7 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     all_jobs = await ((await session.open_chat(agent, id)).jobs() if id else agent.jobs())
     terminal = Terminal()
     if act.tail is not None:
-        return await _tail(terminal, _find_job(all_jobs, act.tail), act.follow)
+        return await _print_tail(terminal, _find_job(all_jobs, act.tail), act.follow)
     if act.job_input is not None:
         return await _find_job(all_jobs, act.job_input[0]).send(act.job_input[1])
     if act.diff is not None or act.commit is not None:
@@ -367,7 +371,7 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
         views = [await job.stop() for job in (running if act.stop == ALL else [_find_job(all_jobs, act.stop)])]
     else:
         views = [job.view for job in all_jobs if everything or drive.is_open_job(job.view)]
-    rows = [(wire.to_wire_form(view), _job_line(terminal, view)) for view in views]
+    rows = [(wire.to_wire_form(view), _format_job(terminal, view)) for view in views]
     return write_list(rows, "no background command runs", as_json=as_json)
 
 
@@ -377,7 +381,7 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
     if diff := (await job.changes()).diff:
         changes.print_patch(terminal, diff)
     elif not (running and commit):
-        terminal.note("it still runs: --commit takes its changes so far" if running else "nothing is pending")
+        terminal.write_note("it still runs: --commit takes its changes so far" if running else "nothing is pending")
         return
     if not commit:
         return
@@ -385,19 +389,19 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
     if (completion := outcome.completion) is None or not completion.success:
         raise ToolError("not committed" if completion is None else completion.error or completion.result)
     amount = diff_changes.count(len(outcome.files), "change")
-    terminal.note(f"committed {amount}; take it back with: treadle undo {job.view.chat}", "dim")
+    terminal.write_note(f"committed {amount}; take it back with: treadle undo {job.view.chat}", "dim")
 
 
-def _job_line(terminal: Terminal, view: "views.JobView") -> Line:
+def _format_job(terminal: Terminal, view: "views.JobView") -> Line:
     colours: dict[str, Colour] = {"running": "green", "elsewhere": "yellow"}
     status = f"exit {view.code}" if view.status == "exited" else view.status
     if view.status == "elsewhere" and view.host:
-        status = f"on {inert_line(view.host, 60)}"
+        status = f"on {make_inert_line(view.host, 60)}"
     status += f", {view.pending} uncommitted" if view.pending else ""
     painted = Span(f"{status:12}", (colours.get(view.status, "dim"),))
     aged = Span(f"{age(view.ended_ms or view.began_ms):>8}", ("dim",))
-    command = inert_line(view.command, max(20, terminal.width - 70))
-    return spans(f"{view.chat} {inert_line(view.job, 40):>6} ", aged, "  ", painted, f" {command}")
+    command = make_inert_line(view.command, max(20, terminal.width - 70))
+    return join_spans(f"{view.chat} {make_inert_line(view.job, 40):>6} ", aged, "  ", painted, f" {command}")
 
 
 def _find_job(all_jobs: "list[Job]", handle: str) -> "Job":
@@ -411,7 +415,7 @@ def _find_job(all_jobs: "list[Job]", handle: str) -> "Job":
     return running[0] if running else fit[0]
 
 
-async def _tail(terminal: Terminal, job: "Job", follow: bool) -> None:
+async def _print_tail(terminal: Terminal, job: "Job", follow: bool) -> None:
     page = await job.tail()
     terminal.stream(page.text)
     while follow:

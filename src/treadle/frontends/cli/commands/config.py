@@ -7,17 +7,17 @@ from urllib.parse import urlsplit
 
 import click
 
-from treadle.base.inert import inert_line, print_line
+from treadle.base.inert import make_inert_line, print_line
 from treadle.base.types import HOME_VARIABLE
 from treadle.frontends.cli.lazy import Config, asyncio, library_config, msgspec, session, stores
-from treadle.frontends.cli.options import CHAT, json_option
+from treadle.frontends.cli.options import CHAT, add_json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
-from treadle.frontends.presentation.styled import Span, spans
+from treadle.frontends.presentation.styled import Span, join_spans
 
 
 @click.command("config")
 @click.option("--chat", type=CHAT, help="Show the options of this chat, and which ones differ from the settings.")
-@json_option("Print one JSON object.")
+@add_json_option("Print one JSON object.")
 def config(chat: str | None, as_json: bool) -> None:
     """Show every setting and where its value comes from.
 
@@ -34,7 +34,7 @@ async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
     async with session.open_agent(config) as agent:
         chat = await session.find_chat(agent.deps.store, chat_ref)
         options = (await agent.chat(chat).state()).options
-    usual = config.settings.chat_options(options.root)
+    usual = config.settings.make_chat_options(options.root)
     rows = {}
     for name in options.__struct_fields__:
         value = getattr(options, name)
@@ -44,14 +44,14 @@ async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
         entries = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
         write_json({"chat": chat, "options": entries})
     else:
-        _print_table([(name, _word(value), source) for name, (value, source) in rows.items()])
+        _print_table([(name, _format_value(value), source) for name, (value, source) in rows.items()])
 
 
 def _show_settings(config: "Config", as_json: bool) -> None:
     from treadle.adapters.models.providers import ADDRESSES, KEYS
 
     home, home_source = str(config.home), f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
-    addresses = {name: _address(name) for name in ADDRESSES}
+    addresses = {name: _redact_address(name) for name in ADDRESSES}
     keys = {key: "set" if os.environ.get(key, "").strip() else "not set" for key in KEYS}
     values = {**msgspec.structs.asdict(config.settings), "store": stores.redact_address(config.settings.store)}
     if as_json:
@@ -61,12 +61,12 @@ def _show_settings(config: "Config", as_json: bool) -> None:
         report = {"home": home, "home_source": home_source, "file": file, "settings": settings}
         return write_json({**report, "environment": addresses, "keys": keys})
     rows = [("home", home, home_source)]
-    rows += [(name, _word(values[name]), source) for name, source in config.sources.items()]
+    rows += [(name, _format_value(values[name]), source) for name, source in config.sources.items()]
     rows += [(name, each or "(none)", "environment" if each else "default") for name, each in addresses.items()]
     _print_table([*rows, *((key, state, "environment") for key, state in keys.items())])
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     return "(none)" if value in ("", None, (), [], {}) else str(value)
 
 
@@ -75,11 +75,11 @@ def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(min(len(value), 30) for _, value, _ in rows)
     for name, value, source in rows:
-        columns = f"{name:{name_width}}  {inert_line(value):{value_width}}  "
-        terminal.line(spans(columns, Span(inert_line(source), ("dim",))))
+        columns = f"{name:{name_width}}  {make_inert_line(value):{value_width}}  "
+        terminal.write_line(join_spans(columns, Span(make_inert_line(source), ("dim",))))
 
 
-def _address(name: str) -> str:
+def _redact_address(name: str) -> str:
     """An address without a password that might be in it."""
     url = os.environ.get(name, "").strip()
     try:

@@ -15,12 +15,12 @@ from pathlib import Path
 import click
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.base.process_folders import process_folder_prefix
+from treadle.base.process_folders import make_folder_prefix
 from treadle.errors import TreadleError
 from treadle.frontends.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command, write_script
 from treadle.frontends.cli.lazy import asyncio, dialogue, e
 from treadle.frontends.cli.terminal import Terminal, is_terminal
-from treadle.frontends.presentation.styled import Span, spans
+from treadle.frontends.presentation.styled import Span, join_spans
 
 PATIENCE_S = 60.0
 OWN_MODEL = """\
@@ -52,7 +52,7 @@ def demo(keep: bool) -> None:
 
     A real loop repairs a small project in a temporary folder. Only the model is a script. On a terminal the app opens
     with it first, and the kill is offered when you leave it."""
-    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-" if keep else f"{process_folder_prefix()}demo-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-" if keep else f"{make_folder_prefix()}demo-")).resolve()
     demonstration = Demo(folder, Terminal())
     try:
         if not is_terminal(sys.stdin, sys.stdout) or os.environ.get("TERM") == "dumb" or demonstration.open_app():
@@ -89,26 +89,26 @@ class Demo:
     def play(self, keep: bool) -> None:
         make_project(self._project)
         _make_script(self._script, watched=self._watched)
-        self._terminal.line(INTRODUCTION)
+        self._terminal.write_line(INTRODUCTION)
         self._run_and_kill()
-        self._shell("treadle resume last")
+        self._show_command("treadle resume last")
         if (code := self._start(["resume", "last"]).wait()) != 0:
             raise TreadleError(f"the resumed run ended with exit code {code}")
         self._prove()
-        self._terminal.line()
-        self._terminal.line(OWN_MODEL)
+        self._terminal.write_line()
+        self._terminal.write_line(OWN_MODEL)
         if keep:
             home = self._folder / "home"
-            self._terminal.line(f"Kept: {self._folder}. Look at the log: TREADLE_HOME={home} treadle show last")
+            self._terminal.write_line(f"Kept: {self._folder}. Look at the log: TREADLE_HOME={home} treadle show last")
 
     def _run_and_kill(self) -> None:
-        self._shell(f'treadle run "{TASK}" --model scripted:demo.toml --auto-approve-commands')
+        self._show_command(f'treadle run "{TASK}" --model scripted:demo.toml --auto-approve-commands')
         model = f"scripted:{self._script}"
         arguments = ["run", TASK, "--model", model, "--root", str(self._project), "--auto-approve-commands"]
         # The edit is held after it was made, so that the kill strikes between the effect and its record.
         child = self._start(arguments, TREADLE_FAULTS=f"delay@tool.edit_after={PATIENCE_S:g}")
         deadline = time.monotonic() + PATIENCE_S
-        while RIGHT not in self._source():
+        while RIGHT not in self._read_source():
             if child.poll() is not None or time.monotonic() > deadline:
                 raise TreadleError(f"the demo's run ended before its edit (exit code {child.poll()})")
             time.sleep(0.02)
@@ -116,9 +116,9 @@ class Demo:
             time.sleep(0.6)  # the edit stands there, unfinished
         child.send_signal(signal.SIGKILL)
         child.wait()
-        self._terminal.line("\n" if self._watched else "")  # below the line that the child left unfinished
-        self._terminal.line(f"  kill -9 {child.pid}", "bold", "red")
-        self._terminal.line(QUESTION)
+        self._terminal.write_line("\n" if self._watched else "")  # below the line that the child left unfinished
+        self._terminal.write_line(f"  kill -9 {child.pid}", "bold", "red")
+        self._terminal.write_line(QUESTION)
 
     def _prove(self) -> None:
         """Nothing is claimed that was not looked at: the log, the file, and the project's own tests."""
@@ -139,17 +139,19 @@ class Demo:
             f"{len(completions)} calls by {len(workers)} processes, each begun once and with one result": (
                 starts == completions and set(completions.values()) == {1} and len(workers) > 1
             ),
-            "the edit was made once": edits == 1 and self._source().count(RIGHT) == 1 and WRONG not in self._source(),
+            "the edit was made once": edits == 1
+            and self._read_source().count(RIGHT) == 1
+            and WRONG not in self._read_source(),
             "the run is complete in the log": any(
                 isinstance(each, e.RunEnd) and each.reason == "task_complete" for each in facts
             ),
             f"{test_command()} passes": tests.returncode == 0,
         }
-        self._terminal.line()
-        self._terminal.line("Checked in the log and on disk:")
+        self._terminal.write_line()
+        self._terminal.write_line("Checked in the log and on disk:")
         for text, holds in checks.items():
             mark = Span("✓", ("green",)) if holds else Span("✗", ("red",))
-            self._terminal.line(spans("  ", mark, f" {text}"))
+            self._terminal.write_line(join_spans("  ", mark, f" {text}"))
         if not all(checks.values()):
             raise TreadleError("the demo did not keep its promise; please report this")
 
@@ -164,12 +166,12 @@ class Demo:
             self._child.kill()
             self._child.wait()
 
-    def _source(self) -> str:
+    def _read_source(self) -> str:
         return (self._project / SOURCE).read_text(encoding="utf-8")
 
-    def _shell(self, command: str) -> None:
-        self._terminal.line()
-        self._terminal.line(f"$ {command}", "bold", "cyan")
+    def _show_command(self, command: str) -> None:
+        self._terminal.write_line()
+        self._terminal.write_line(f"$ {command}", "bold", "cyan")
 
 
 def _make_script(path: Path, *, watched: bool) -> None:

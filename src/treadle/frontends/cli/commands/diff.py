@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import EditError, InvalidInput, Refused, ToolError
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_agent, in_loop
+from treadle.frontends.cli.group import pass_agent, run_in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, Config, applying, c, changes, chat_files, chat_options, command_stream, dialogue, diff_changes, e,
@@ -40,14 +40,14 @@ COMMAND = "run_command"
 
 @click.command("diff")
 @o.words_argument
-@o.run_options
+@o.add_run_options
 @click.option("--runs", is_flag=True, help="List the runs that may have changed files, with their numbers.")
 @click.option("--stat", is_flag=True, help="Only the names of files and the number of changed lines.")
 @o.even_kept_option
 @o.caches_option
-@o.json_option("Print one JSON object a file.")
+@o.add_json_option("Print one JSON object a file.")
 @o.gather_options(o.SelectionArguments, "arguments")
-@in_agent()
+@pass_agent()
 async def diff(agent: "Agent", arguments: o.SelectionArguments, runs: bool, stat: bool, as_json: bool) -> int:
     """Show what a run changed in the project, hunk by hunk.
 
@@ -61,9 +61,9 @@ async def diff(agent: "Agent", arguments: o.SelectionArguments, runs: bool, stat
     elif not await _show(terminal, choice, stat, as_json):
         await changes.refuse_unknown_words(choice, arguments)
         if not as_json and not interrupted_call:
-            terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
+            terminal.write_note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
     if interrupted_call:
-        terminal.note(chat_files.interrupted_text(choice.chat.id, interrupted_call), "yellow")
+        terminal.write_note(chat_files.describe_interrupted_call(choice.chat.id, interrupted_call), "yellow")
     return o.EXIT_ERROR if interrupted_call else o.EXIT_OK
 
 
@@ -78,7 +78,9 @@ async def _show(terminal: Terminal, choice: "changes.SelectedChanges", stat: boo
             changes.print_changes(terminal, files, choice.aside)
         else:
             changes.print_diff(terminal, file_diffs, choice.aside)
-        terminal.note(f"{notices.summary(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim")
+        terminal.write_note(
+            f"{notices.summarize_changes(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim"
+        )
     return bool(file_diffs)
 
 
@@ -92,23 +94,26 @@ async def _list_runs(terminal: Terminal, choice: "changes.SelectedChanges", as_j
             wire_files = [wire.to_wire_form(each) for each in files]
             write_json({"run": number, "message": span.since, "task": task, "files": wire_files})
         else:
-            remaining, task = notices.summary(files) if files else "nothing left", inert_line(task, terminal.width - 50)
-            terminal.line(f"{number:>3}  message {span.since:<6} {remaining:24} {task}")
+            remaining, task = (
+                notices.summarize_changes(files) if files else "nothing left",
+                make_inert_line(task, terminal.width - 50),
+            )
+            terminal.write_line(f"{number:>3}  message {span.since:<6} {remaining:24} {task}")
 
 
 @click.command("review")
 @o.words_argument
-@o.run_options
+@o.add_run_options
 @o.caches_option
-@o.json_option("Print one JSON object.")
+@o.add_json_option("Print one JSON object.")
 @o.gather_options(o.SelectionArguments, "arguments")
 def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
     ID is a chat; without it, the newest that works in this project."""
-    choice, file_diffs, events = work = session.with_agent(lambda agent: _look(agent, arguments))
+    choice, file_diffs, events = work = session.run_with_agent(lambda agent: _load_work(agent, arguments))
     if as_json:
-        report = {"chat": choice.chat.id, "messages": [*changes.person_messages(events).values()]}
+        report = {"chat": choice.chat.id, "messages": [*changes.find_person_messages(events).values()]}
         files = [wire.to_wire_form(each.change) | {"hunks": wire.to_wire_form(list(each.hunks))} for each in file_diffs]
         return write_json(report | _list_work(events) | {"files": files})
     if sys.stdout.isatty():
@@ -120,12 +125,12 @@ def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     _print_report(Terminal(), work)
 
 
-async def _look(agent: "Agent", arguments: o.SelectionArguments) -> "Work":
+async def _load_work(agent: "Agent", arguments: o.SelectionArguments) -> "Work":
     choice = await changes.choose(agent, arguments)
     if arguments.run is None and not arguments.everything:
         runs = await choice.files.runs()  # the last one also if all of it was undone
         if not runs:  # a chat that has changed nothing here: from the last message of a person
-            messages = changes.person_messages(await choice.chat.events_of(e.UserMessage))
+            messages = changes.find_person_messages(await choice.chat.events_of(e.UserMessage))
             runs = [chat_files.RunSpan(max(messages, default=0))]
         choice = msgspec.structs.replace(choice, span=runs[-1])
     file_diffs = await choice.files.diff(choice.span, choice.paths, even_kept=True)
@@ -138,13 +143,15 @@ async def _look(agent: "Agent", arguments: o.SelectionArguments) -> "Work":
 
 def _print_report(terminal: Terminal, work: "Work") -> None:
     choice, file_diffs, events = work
-    terminal.line(f"chat {choice.chat.id}", "bold")
-    for message in changes.person_messages(events).values():
-        terminal.line(f"> {message}", "cyan")
+    terminal.write_line(f"chat {choice.chat.id}", "bold")
+    for message in changes.find_person_messages(events).values():
+        terminal.write_line(f"> {message}", "cyan")
     for line in itertools.chain(*_list_work(events).values()):
-        terminal.line(line)
+        terminal.write_line(line)
     files = [each.change for each in file_diffs]
-    terminal.line(f"changed: {notices.summary(files, choice.aside) if files else 'nothing that is left'}", "bold")
+    terminal.write_line(
+        f"changed: {notices.summarize_changes(files, choice.aside) if files else 'nothing that is left'}", "bold"
+    )
     changes.print_diff(terminal, file_diffs, choice.aside)
 
 
@@ -164,14 +171,16 @@ def _list_work(events: "Sequence[e.Envelope]") -> dict[str, list[str]]:
             if fact.effect or refused:
                 command = str(start.arguments.get("command", "")) if start is not None else ""
                 command = command or (views.summarize_arguments(request.arguments) if request is not None else "")
-                outcome = inert_line(fact.result_summary or ("done" if fact.success else "failed"), 60)
+                outcome = make_inert_line(fact.result_summary or ("done" if fact.success else "failed"), 60)
                 way = f"; {_WAYS[fact.effect]}" if fact.effect else ""
-                commands.append(f"$ {inert_line(command, 200)}  ({outcome}{way})")
+                commands.append(f"$ {make_inert_line(command, 200)}  ({outcome}{way})")
         elif isinstance(fact, e.FilesChanged):
             for each in fact.uncaptured:
-                uncaptured[each.path] = f"! {changes.shown_path(each.path)} was not captured: {inert_line(each.reason)}"
+                uncaptured[each.path] = (
+                    f"! {changes.format_path(each.path)} was not captured: {make_inert_line(each.reason)}"
+                )
         elif isinstance(fact, e.Undone | e.Redone | e.ChangesKept) and fact.files:
-            restored.append(f"! {words[type(fact)]}: {notices.summary(fact.files)}")
+            restored.append(f"! {words[type(fact)]}: {notices.summarize_changes(fact.files)}")
     return {"commands": commands, "uncaptured": [*uncaptured.values()], "restored": restored}
 
 
@@ -188,7 +197,7 @@ class UndoFlags(NamedTuple):
 @click.command("undo")
 @o.words_argument
 @o.hunk_option
-@o.run_options
+@o.add_run_options
 @click.option("--to", type=o.POSITIVE, metavar="MESSAGE", help="Go back to before this message.")
 @click.option("--conversation", is_flag=True, help="With --to only the conversation.")
 @click.option("--files", is_flag=True, help="With --to only the files.")
@@ -196,7 +205,7 @@ class UndoFlags(NamedTuple):
 @o.even_kept_option
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@o.json_option("Print the result as one JSON object, and do not ask.")
+@o.add_json_option("Print the result as one JSON object, and do not ask.")
 @o.gather_options(o.SelectionArguments, "arguments")
 @o.gather_options(UndoFlags, "flags")
 def undo(arguments: o.SelectionArguments, flags: UndoFlags) -> int:
@@ -211,16 +220,16 @@ def undo(arguments: o.SelectionArguments, flags: UndoFlags) -> int:
         raise InvalidInput("--to goes back to before a message with everything; name no files, hunks or runs with it")
     if flags.to is None and not both:
         raise InvalidInput("--conversation and --files belong to --to MESSAGE")
-    return session.with_agent(lambda agent: _undo(agent, arguments, flags))
+    return session.run_with_agent(lambda agent: _undo(agent, arguments, flags))
 
 
 async def _undo(agent: "Agent", arguments: o.SelectionArguments, flags: UndoFlags) -> int:
     terminal = Terminal()
     choice = await changes.choose(agent, arguments)
     if flags.to is not None:
-        messages = changes.person_messages(await choice.chat.events_of(e.UserMessage))
+        messages = changes.find_person_messages(await choice.chat.events_of(e.UserMessage))
         if flags.to not in messages:
-            listed = "; ".join(f"{seq} {inert_line(text, 40)!r}" for seq, text in [*messages.items()][-10:])
+            listed = "; ".join(f"{seq} {make_inert_line(text, 40)!r}" for seq, text in [*messages.items()][-10:])
             raise Refused("no_such_message", f"no message of yours stands at {flags.to}; they are: {listed}")
         choice = msgspec.structs.replace(choice, span=chat_files.RunSpan(flags.to))
     selection: dict[str, Any] = {name: getattr(choice, name) for name in ("paths", "hunks", "even_kept")}
@@ -235,7 +244,7 @@ async def _undo(agent: "Agent", arguments: o.SelectionArguments, flags: UndoFlag
             undoing = c.Rewind(flags.to, flags.conversation, flags.files, merge=flags.merge)
         else:
             undoing = await choice.files.undoing(choice.span, **selection)
-        if not flags.preview and completed.answers(undoing):  # the unfinished undo was the same command
+        if not flags.preview and completed.is_answer_to(undoing):  # the unfinished undo was the same command
             return await changes.tell(terminal, choice, completed.outcome_event, "undone", flags.as_json)
         if completed.request.kind == "redo" and flags.to is None:
             choice = await changes.choose(agent, arguments)  # the last run may be another now
@@ -249,8 +258,8 @@ async def _undo(agent: "Agent", arguments: o.SelectionArguments, flags: UndoFlag
             preview = {"preview": True} if flags.preview else {}
             write_json({"chat": choice.chat.id} | preview | msgspec.to_builtins(plan))
         return o.EXIT_ERROR if plan.conflicts else o.EXIT_OK
-    question = f"undo {notices.summary(plan.files)}? [y/N] "
-    if not await dialogue.may_go_on(terminal, question, asks=not (flags.yes or flags.as_json)):
+    question = f"undo {notices.summarize_changes(plan.files)}? [y/N] "
+    if not await dialogue.confirm_action(terminal, question, asks=not (flags.yes or flags.as_json)):
         return o.EXIT_ERROR
     if flags.to is None:
         restored: e.Undone | None = await choice.files.undo(choice.span, **selection)
@@ -264,20 +273,20 @@ def _show_plan(terminal: Terminal, choice: "changes.SelectedChanges", plan: "sna
     changes.print_changes(terminal, plan.files)
     changes.print_conflicts(terminal, plan.conflicts)
     if flags.to is not None and flags.conversation:
-        terminal.note(f"the conversation goes back to before message {flags.to}", "dim")
+        terminal.write_note(f"the conversation goes back to before message {flags.to}", "dim")
     if not plan.files and not plan.conflicts and flags.files:
-        terminal.note(f"chat {choice.chat.id}: nothing to undo", "dim")
+        terminal.write_note(f"chat {choice.chat.id}: nothing to undo", "dim")
     elif flags.preview:
-        terminal.note(f"would undo: {notices.summary(plan.files)}; nothing was changed", "dim")
+        terminal.write_note(f"would undo: {notices.summarize_changes(plan.files)}; nothing was changed", "dim")
     if not flags.merge and any(each.reason.startswith(snapshots.MERGEABLE) for each in plan.conflicts):
-        terminal.note("   --merge removes the chat's changes from files that were edited since", "dim")
+        terminal.write_note("   --merge removes the chat's changes from files that were edited since", "dim")
 
 
 @click.command("redo")
 @click.argument("chat", metavar="[ID]", default="", type=o.CHAT)
 @o.merge_option
-@o.json_option("Print the result as one JSON object.")
-@in_agent()
+@o.add_json_option("Print the result as one JSON object.")
+@pass_agent()
 async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     """Reverse an undo.
 
@@ -291,10 +300,10 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 @click.command("keep")
 @o.words_argument
 @o.hunk_option
-@o.run_options
-@o.json_option("Print the result as one JSON object.")
+@o.add_run_options
+@o.add_json_option("Print the result as one JSON object.")
 @o.gather_options(o.SelectionArguments, "arguments")
-@in_agent()
+@pass_agent()
 async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -> int:
     """Accept changes, so that an undo leaves them alone.
 
@@ -306,7 +315,7 @@ async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -
     if not (outcome.files or outcome.conflicts):
         await changes.refuse_unknown_words(choice, arguments)
     if not (as_json or outcome.files or outcome.conflicts or outcome.error):
-        terminal.note(f"chat {choice.chat.id}: nothing to keep", "dim")
+        terminal.write_note(f"chat {choice.chat.id}: nothing to keep", "dim")
     return await changes.tell(terminal, choice, outcome, "kept", as_json, listed=True)
 
 
@@ -334,12 +343,12 @@ class Wish(NamedTuple):
 @click.option("--to", "path", metavar="PATH", type=o.FILE, help="Write a fenced block, or all of a text, to this file.")
 @click.option("--block", type=o.POSITIVE, metavar="N", help="The number of the fenced block, from 1.")
 @click.option("--chat", type=o.CHAT, help="Apply in this chat; without FILE apply its last answer.")
-@o.root_options
+@o.add_root_options
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
-@o.json_option("Print the result as one JSON object, and do not ask.")
+@o.add_json_option("Print the result as one JSON object, and do not ask.")
 @o.gather_options(Wish, "wish")
-@in_loop
+@run_in_loop
 async def apply(wish: Wish, as_json: bool) -> int:
     """Apply a patch or a fenced block of an answer to the project.
 
@@ -347,15 +356,15 @@ async def apply(wish: Wish, as_json: bool) -> int:
     block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
     that file. It is shown first and applied whole or not at all; treadle undo takes it back."""
     config = session.load_config()
-    text = _text(wish)
+    text = _read_text(wish)
     terminal = Terminal()
     async with session.open_agent(config) as agent:
-        chat, root = await _chat(agent, config, wish)
+        chat, root = await _find_or_make_chat(agent, config, wish)
         if text is None:
-            text = applying.last_answer(await chat.state())
+            text = applying.find_last_answer(await chat.state())
             if not text:
                 raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
-        command = _command(wish, text)
+        command = _make_command(wish, text)
         files, diff = await _plan_changes(agent, root, command)
         if not as_json:
             changes.print_patch(terminal, diff)
@@ -363,17 +372,19 @@ async def apply(wish: Wish, as_json: bool) -> int:
             if as_json:
                 write_json({"preview": wish.preview, "applied": False, "files": wire.to_wire_form(files), "diff": diff})
             elif files:
-                terminal.note(f"would change {diff_changes.count(len(files), 'file')}; nothing was changed", "dim")
+                terminal.write_note(
+                    f"would change {diff_changes.count(len(files), 'file')}; nothing was changed", "dim"
+                )
             else:
-                terminal.note("nothing to apply: the files are like that already", "dim")
+                terminal.write_note("nothing to apply: the files are like that already", "dim")
             return o.EXIT_OK
         question = f"apply to {diff_changes.count(len(files), 'file')}? [y/N] "
-        if not await dialogue.may_go_on(terminal, question, asks=not (wish.yes or as_json)):
+        if not await dialogue.confirm_action(terminal, question, asks=not (wish.yes or as_json)):
             return o.EXIT_ERROR
         return await _run_apply(terminal, chat, command, wish, as_json)
 
 
-def _text(wish: Wish) -> str | None:
+def _read_text(wish: Wish) -> str | None:
     """Return the text to apply; None for the last answer of the chat."""
     if wish.source not in (None, "-"):
         return piped.read_file(str(wish.source), piped.PATCH_LIMIT, _SHORTER)
@@ -384,9 +395,9 @@ def _text(wish: Wish) -> str | None:
     return piped.read_text(piped.PATCH_LIMIT, _SHORTER)
 
 
-def _command(wish: Wish, text: str) -> "c.Apply":
+def _make_command(wish: Wish, text: str) -> "c.Apply":
     """A patch if it is one, else a text for the named file."""
-    blocks = applying.fenced_blocks(text)
+    blocks = applying.parse_fenced_blocks(text)
     if wish.block is not None and wish.block > len(blocks):
         raise InvalidInput(f"there is no block {wish.block}: the text has {len(blocks)} that are closed by their fence")
     if wish.block is None and len(blocks) > 1:
@@ -413,14 +424,14 @@ def _is_patch(text: str) -> bool:
         return text.lstrip().startswith(("*** Begin Patch", "diff --git ", "--- "))
 
 
-async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, str]":
+async def _find_or_make_chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, str]":
     """The chat that was named, else a new one, which is not written down before it has something to do; its root."""
     if wish.chat:
         chat = await session.open_chat(agent, wish.chat)
         return chat, (await chat.state()).options.root
-    root = str(o.project_root(wish.root, force=wish.force_root))
+    root = str(o.resolve_project_root(wish.root, force=wish.force_root))
     # `apply` is a request to write these files, so the chat uses the mode that lets edits pass.
-    options, asks = config.settings.chat_options(root), dialogue.someone_is_there()
+    options, asks = config.settings.make_chat_options(root), dialogue.is_person_there()
     return agent.chat(options=options, mode="auto-edit", interactive=asks, auto_approve_sensitive_edits=wish.yes), root
 
 
@@ -457,5 +468,7 @@ async def _run_apply(terminal: Terminal, chat: "Chat", command: "c.Apply", wish:
     elif error:
         raise ToolError(error)
     elif is_applied:
-        terminal.note(f"applied: {notices.summary(outcome.files)} · back: treadle undo {chat.id}", "dim")
+        terminal.write_note(
+            f"applied: {notices.summarize_changes(outcome.files)} · back: treadle undo {chat.id}", "dim"
+        )
     return o.EXIT_OK if is_applied else o.EXIT_ERROR

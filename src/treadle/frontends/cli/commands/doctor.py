@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import SandboxError, StoreError
-from treadle.frontends.cli.group import in_loop
+from treadle.frontends.cli.group import run_in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Config, asyncio, collecting, damage, diff_changes, model_registry, msgspec, retention, session, sqlite,
     stores,
 )  # fmt: skip
-from treadle.frontends.cli.options import AMOUNT, EXIT_ERROR, EXIT_OK, json_option
+from treadle.frontends.cli.options import AMOUNT, EXIT_ERROR, EXIT_OK, add_json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
-from treadle.frontends.presentation.styled import Colour, Span, spans
+from treadle.frontends.presentation.styled import Colour, Span, join_spans
 
 if TYPE_CHECKING:
     from treadle.adapters.sandbox.choose import ChosenSandbox
@@ -57,12 +57,12 @@ def doctor(context: click.Context) -> int:
     width = max(len(each.subject) for each in findings)
     for each in findings:
         sign = Span("✓", ("green",)) if each.well else "·" if each.well is None else Span("✗", ("red",))
-        terminal.line(spans(sign, f" {each.subject:{width}}  {inert_line(each.text)}"))
+        terminal.write_line(join_spans(sign, f" {each.subject:{width}}  {make_inert_line(each.text)}"))
     return EXIT_ERROR if any(each.well is False for each in findings) else EXIT_OK
 
 
 @doctor.command("sandbox")
-@json_option("Print one JSON object.")
+@add_json_option("Print one JSON object.")
 def sandbox(as_json: bool) -> int:
     """Try every way out of every sandbox, and show which ones are closed.
 
@@ -83,7 +83,7 @@ def sandbox(as_json: bool) -> int:
     level, failure = "", ""
     try:
         choice = choose(config.home, demand)
-        level, in_force = choice.level, _in_force(choice)
+        level, in_force = choice.level, _describe_sandbox(choice)
     except SandboxError as error:
         failure, in_force = str(error), f"nothing, commands do not run: {error}"
     if as_json:
@@ -97,8 +97,8 @@ def sandbox(as_json: bool) -> int:
             _print_table(terminal, [each.text for each in TRIALS], commands)
         for report in findings.reports:
             if report.failure:
-                terminal.line(inert_line(f"{report.level} does not work here: {report.failure}"))
-        terminal.line(inert_line(f"in force: {in_force}"))
+                terminal.write_line(make_inert_line(f"{report.level} does not work here: {report.failure}"))
+        terminal.write_line(make_inert_line(f"in force: {in_force}"))
     return EXIT_OK if level not in ("", "none") else EXIT_ERROR
 
 
@@ -111,15 +111,15 @@ def _look_around(config: "Config") -> Iterator[Finding]:
     nearest = next(path for path in (home, *home.parents) if path.exists())
     well = os.access(nearest, os.W_OK | os.X_OK) and nearest.is_dir()
     yield Finding("home", f"{home}" if well else f"{home} cannot be written to", well)
-    yield from _sandbox(config)
+    yield from _inspect_sandbox(config)
     search = shutil.which("rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
     yield Finding("search", search or "no rg; searching is slower without it", True if search else None)
     git = shutil.which("git")
     yield Finding("git", git or "no git; projects without it work, too", True if git else None)
     # No server is asked, so that only a model on this machine is known to be well.
     registry = model_registry.ModelRegistry(os.environ, home=home)
-    offers = [offer for offer in model_registry.all_offers(registry) if offer.models]
-    states = {offer.provider: model_registry.provider_state(registry, offer) for offer in offers}
+    offers = [offer for offer in model_registry.list_offers(registry) if offer.models]
+    states = {offer.provider: model_registry.get_provider_state(registry, offer) for offer in offers}
     ready = [provider for provider, state in states.items() if state == "ready"]
     unasked = ", ".join(provider for provider, state in states.items() if state == "not asked")
     parts = [*ready, *([f"{unasked} (not asked; treadle models --remote asks)"] if unasked else [])]
@@ -127,7 +127,7 @@ def _look_around(config: "Config") -> Iterator[Finding]:
     yield Finding("models", "; ".join(parts) or nothing, True if ready else None)
 
 
-def _sandbox(config: "Config") -> Iterator[Finding]:
+def _inspect_sandbox(config: "Config") -> Iterator[Finding]:
     from treadle.adapters.policy.secret_files import SEARCH_LIMITS
     from treadle.adapters.sandbox.choose import choose
     from treadle.ports.sandbox import HIDING
@@ -138,7 +138,7 @@ def _sandbox(config: "Config") -> Iterator[Finding]:
         yield Finding("sandbox", str(error), well=False)
         return
     well_without_sandbox = None if config.settings.sandbox == "none" else False
-    yield Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else well_without_sandbox)
+    yield Finding("sandbox", _describe_sandbox(choice), well=True if choice.level != "none" else well_without_sandbox)
     if choice.level in HIDING:
         yield Finding("secrets", f"files with secrets look empty to commands, except {SEARCH_LIMITS}")
     else:
@@ -146,7 +146,7 @@ def _sandbox(config: "Config") -> Iterator[Finding]:
         yield Finding("secrets", readable, well=None)
 
 
-def _in_force(choice: "ChosenSandbox") -> str:
+def _describe_sandbox(choice: "ChosenSandbox") -> str:
     views = ", with copy-on-write views" if choice.sandbox.views else ""
     reasons = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
     return f"{choice.level}{views}{reasons}"
@@ -154,18 +154,18 @@ def _in_force(choice: "ChosenSandbox") -> str:
 
 def _print_table(terminal: Terminal, texts: Sequence[str], columns: "Mapping[Level, Sequence[EscapeResult]]") -> None:
     width = max(len(text) for text in texts)
-    terminal.line(" " * width + "".join(f"  {level:12}" for level in columns).rstrip())
+    terminal.write_line(" " * width + "".join(f"  {level:12}" for level in columns).rstrip())
     for number, text in enumerate(texts):
         *verdicts, last = (results[number].verdict for results in columns.values())
         cells = [Span(f"  {each:12}", (_COLOURS[each],)) for each in verdicts]
-        terminal.line(spans(f"{text:{width}}", *cells, Span(f"  {last}", (_COLOURS[last],))))
-    terminal.line()
+        terminal.write_line(join_spans(f"{text:{width}}", *cells, Span(f"  {last}", (_COLOURS[last],))))
+    terminal.write_line()
 
 
 @click.command("fsck")
 @click.option("--repair", is_flag=True, help="Repair the damage; damaged records go into quarantine.")
-@json_option("Print every problem as one line of JSON.")
-@in_loop
+@add_json_option("Print every problem as one line of JSON.")
+@run_in_loop
 async def fsck(repair: bool, as_json: bool) -> int:
     """Check the stored data for damage, and repair it.
 
@@ -176,7 +176,7 @@ async def fsck(repair: bool, as_json: bool) -> int:
     location = stores.redact_address(config.store)
     store = stores.open_store(config.store)
     if isinstance(store, sqlite.SqliteStore) and not store.path.exists():
-        terminal.note(f"there is no database at {location}; nothing to check", "dim")
+        terminal.write_note(f"there is no database at {location}; nothing to check", "dim")
         return EXIT_OK
     try:
         problems = list(await store.check(repair=repair))
@@ -193,10 +193,10 @@ async def fsck(repair: bool, as_json: bool) -> int:
         return EXIT_ERROR if unrepaired else EXIT_OK
     _tell(terminal, problems)
     if not problems:
-        terminal.note(f"{location} is sound", "green")
+        terminal.write_note(f"{location} is sound", "green")
     elif unrepaired and not repair:
         problem_count = diff_changes.count(len(unrepaired), "problem")
-        terminal.note(f"{problem_count}; mend them with: treadle fsck --repair", "yellow")
+        terminal.write_note(f"{problem_count}; mend them with: treadle fsck --repair", "yellow")
     return EXIT_ERROR if unrepaired else EXIT_OK
 
 
@@ -205,7 +205,7 @@ async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) 
     from treadle.adapters.stores.packing import Problem
 
     try:
-        problems = await damage.inspect(store, config.home, retention.retention_of(config.settings), repair=repair)
+        problems = await damage.inspect(store, config.home, retention.make_retention(config.settings), repair=repair)
         return problems + await damage.look_ahead(store, config.home, repair=repair)
     except (StoreError, OSError) as error:
         return [Problem("snapshot", f"the undo data could not be checked: {error}")]
@@ -216,7 +216,7 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
     try:
         saved = await damage.rescue(path)
     except StoreError as error:
-        terminal.note(f"{error}; restore a backup of {path}", "red")
+        terminal.write_note(f"{error}; restore a backup of {path}", "red")
         return EXIT_ERROR
     salvaged_store = sqlite.SqliteStore(saved.salvaged.path)
     try:
@@ -225,17 +225,23 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
         await salvaged_store.close()
     salvaged = saved.salvaged
     records = diff_changes.count(salvaged.records, "record")
-    terminal.line(f"sound: {diff_changes.count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {records} in all")
+    terminal.write_line(
+        f"sound: {diff_changes.count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {records} in all"
+    )
     for chat, number in list(saved.lost_records.items())[:_NAMED_CHATS]:
-        terminal.line(inert_line(f"lost: {diff_changes.count(number, 'record')} of {chat}"))
+        terminal.write_line(make_inert_line(f"lost: {diff_changes.count(number, 'record')} of {chat}"))
     if len(saved.lost_records) > _NAMED_CHATS:
-        terminal.line(f"lost: records of {diff_changes.count(len(saved.lost_records) - _NAMED_CHATS, 'more chat')}")
+        terminal.write_line(
+            f"lost: records of {diff_changes.count(len(saved.lost_records) - _NAMED_CHATS, 'more chat')}"
+        )
     if not salvaged.chats:
-        terminal.line("lost: everything; no chat can be read")
+        terminal.write_line("lost: everything; no chat can be read")
     if salvaged.nameless:
-        terminal.line(inert_line(f"lost: what else was known of {', '.join(salvaged.nameless[:_NAMED_CHATS])}"))
-    terminal.note(f"salvaged into {salvaged.path}; {path} was not changed", "yellow")
-    terminal.note(
+        terminal.write_line(
+            make_inert_line(f"lost: what else was known of {', '.join(salvaged.nameless[:_NAMED_CHATS])}")
+        )
+    terminal.write_note(f"salvaged into {salvaged.path}; {path} was not changed", "yellow")
+    terminal.write_note(
         f"to go on with it: end everything that uses {path}, move it and its -wal and -shm files elsewhere, and then: "
         f"mv {salvaged.path} {path}",
         "dim",
@@ -247,7 +253,9 @@ def _tell(terminal: Terminal, problems: "Sequence[Problem]") -> None:
     for problem in problems:
         place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
         mended = "mended" if problem.repaired else "found"
-        terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))
+        terminal.write_line(
+            make_inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else ""))
+        )
 
 
 @click.command("gc")
@@ -259,8 +267,8 @@ def _tell(terminal: Terminal, problems: "Sequence[Problem]") -> None:
     help="Keep the data of chats that changed within this many days, instead of snapshot_days and world_days.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
-@json_option("Print one JSON object.")
-@in_loop
+@add_json_option("Print one JSON object.")
+@run_in_loop
 async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove undo data that is no longer needed.
 
@@ -275,7 +283,7 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     store = stores.open_store(config.store)  # the one whose chats may need what is here, and no other
     if not isinstance(store, sqlite.SqliteStore) or store.path.exists():
         try:
-            keeping = retention.retention_of(config.settings, days)
+            keeping = retention.make_retention(config.settings, days)
             collected = await collecting.collect(store, config.home, keeping, dry=dry_run)
         finally:
             await store.close()
@@ -285,7 +293,9 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
         return write_json(report)
     terminal = Terminal()
     heading = "would be removed" if dry_run else "removed"
-    terminal.line(f"{heading}: {diff_changes.count(collected.images, 'kept file')} ({_size(collected.bytes)})")
+    terminal.write_line(
+        f"{heading}: {diff_changes.count(collected.images, 'kept file')} ({_format_size(collected.bytes)})"
+    )
     other_counts = (
         (collected.commands, "output of a command", "outputs of commands"),
         (collected.captures, "snapshot of a project", "snapshots of projects"),
@@ -295,12 +305,12 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     )
     for number, one, many in other_counts:
         if number:
-            terminal.line(f"{heading}: {number:,} {one if number == 1 else many}")
+            terminal.write_line(f"{heading}: {number:,} {one if number == 1 else many}")
     kept_files = diff_changes.count(collected.kept_images, "kept file")
-    terminal.note(f"{kept_files} left ({_size(collected.kept_bytes)})", "dim")
+    terminal.write_note(f"{kept_files} left ({_format_size(collected.kept_bytes)})", "dim")
 
 
-def _size(number: float) -> str:
+def _format_size(number: float) -> str:
     for unit in ("bytes", "kB", "MB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line, print_note
+from treadle.base.inert import make_inert_line, print_note
 from treadle.errors import InvalidInput
 from treadle.frontends.cli.lazy import Config, asyncio, diff_changes, msgspec, session
 from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options, split_names
@@ -59,7 +59,7 @@ def eval_(flags: Evaluation) -> None:
     from treadle.library.evaluation.tasks import read_results, read_suite, select_tasks
 
     if flags.words[0] == COMPARE:
-        return Terminal().line(compare(*(read_results(Path(each)) for each in flags.words[1:])))
+        return Terminal().write_line(compare(*(read_results(Path(each)) for each in flags.words[1:])))
     suite = Path(flags.words[0])
     repositories = Path(flags.repositories) if flags.repositories else None
     tasks = select_tasks(read_suite(suite, repositories), [word for word in flags.only.split(",") if word])
@@ -74,37 +74,41 @@ def eval_(flags: Evaluation) -> None:
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from treadle.library.evaluation.attempts import STORE, Plan, evaluate, find_open_attempts, plan_attempts
-    from treadle.library.evaluation.report import svg_plot, text_report
+    from treadle.library.evaluation.report import render_svg_plot, text_report
     from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
-    models = tuple(map(config.model_of, split_names(flags.models or config.settings.model)))
+    models = tuple(map(config.resolve_model, split_names(flags.models or config.settings.model)))
     if not models:
         raise InvalidInput("no model is set; name one or more with --model")
     (folder / STORE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plan = Plan(models, flags.attempts, flags.jobs, config.settings.chat_options(""), flags.retry_errors)
+    plan = Plan(models, flags.attempts, flags.jobs, config.settings.make_chat_options(""), flags.retry_errors)
     terminal = Terminal()
     for task in tasks:
         if lacking := find_missing_programs(task):
-            terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
+            terminal.write_note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
     number = len(plan_attempts(tasks, plan))
-    terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
+    terminal.write_note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
     counter = itertools.count(number - len(find_open_attempts(tasks, plan, folder)) + 1)
     settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
     async with session.open_agent(msgspec.structs.replace(config, settings=settings), works=True) as agent:
         results = await evaluate(
-            agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(counter)}/{number}] {_line(result)}")
+            agent,
+            tasks,
+            plan,
+            folder,
+            lambda result: terminal.write_line(f"[{next(counter)}/{number}] {_format_result(result)}"),
         )
     report = text_report(results)
     (folder / "report.txt").write_text(report + "\n", encoding="utf-8")
-    (folder / "report.svg").write_text(svg_plot(results, suite), encoding="utf-8")
-    terminal.line()
-    terminal.line(report)
-    terminal.note(f"see also {folder / 'report.svg'}", "dim")
+    (folder / "report.svg").write_text(render_svg_plot(results, suite), encoding="utf-8")
+    terminal.write_line()
+    terminal.write_line(report)
+    terminal.write_note(f"see also {folder / 'report.svg'}", "dim")
     if results and all(result.ended in ERRORS for result in results):
-        raise click.ClickException(f"every attempt ended in an error; the first: {inert_line(results[0].error)}")
+        raise click.ClickException(f"every attempt ended in an error; the first: {make_inert_line(results[0].error)}")
 
 
-def _line(result: "Result") -> str:
+def _format_result(result: "Result") -> str:
     mark, error_text = "✓" if result.solved else "✗", f" · {result.error}" if result.error else ""
     attempt = f"{result.task} · {result.model} · {result.attempt}"
-    return inert_line(f"{mark} {attempt} · {result.ended}, {result.turns} turns{error_text}")
+    return make_inert_line(f"{mark} {attempt} · {result.ended}, {result.turns} turns{error_text}")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treadle.base.inert import inert_line
+from treadle.base.inert import make_inert_line
 from treadle.errors import ConfigError, InvalidInput, ModelError
 from treadle.frontends.cli.lazy import asyncio, model_registry, session
-from treadle.frontends.cli.options import json_option
+from treadle.frontends.cli.options import add_json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
-from treadle.frontends.presentation.styled import Span, spans
+from treadle.frontends.presentation.styled import Span, join_spans
 
 if TYPE_CHECKING:
     from treadle.adapters.models.local.weights import Weights
@@ -35,7 +35,7 @@ MARKS = {"missing": ["(not ready)"], "failed": ["(failed when asked)"]}
 @click.group("models", invoke_without_command=True)
 @click.option("--all", "everything", is_flag=True, help="Also list models that cannot be used now.")
 @click.option("--remote", is_flag=True, help="Ask the providers for their lists of models.")
-@json_option("Print one JSON object.")
+@add_json_option("Print one JSON object.")
 @click.pass_context
 def models(context: click.Context, everything: bool, remote: bool, as_json: bool) -> None:
     """List the models that can be used, or get one that runs on this machine.
@@ -45,17 +45,17 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
         return
     registry = model_registry.ModelRegistry(os.environ, home=session.load_config().home)
     session.warn(registry.catalogue.warnings)
-    offers = model_registry.all_offers(registry)
+    offers = model_registry.list_offers(registry)
     if remote:
         asyncio.run(_ask(registry, offers))
     listed: Listed = [
-        (info, reason, model_registry.model_state(registry, offer, info))
+        (info, reason, model_registry.get_model_state(registry, offer, info))
         for offer in offers
         for info in offer.models
         if not (reason := model_registry.explain_unusable(registry, offer, info)) or everything
     ]
     if as_json:
-        write_json(_object(listed, registry, offers))
+        write_json(_build_object(listed, registry, offers))
     else:
         _print(listed)
         _print_states(registry, offers, remote)
@@ -77,13 +77,13 @@ def fetch(name: str) -> None:
     home = session.load_config().home
     terminal = Terminal()
     if (there := locate(weights, home)) is not None:
-        terminal.note(f"{weights.info.ref} is here already: {there}")
+        terminal.write_note(f"{weights.info.ref} is here already: {there}")
         return
-    terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
+    terminal.write_note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
     with _show_progress(weights, terminal) as progress:
         path = download(weights, home, progress)
-    terminal.note(f"verified and kept in {path}")
-    terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
+    terminal.write_note(f"verified and kept in {path}")
+    terminal.write_line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
 
 
 async def _ask(registry: "ModelRegistry", offers: "Sequence[model_registry.ProviderModels]") -> None:
@@ -105,7 +105,7 @@ async def _ask(registry: "ModelRegistry", offers: "Sequence[model_registry.Provi
     await registry.close()
 
 
-def _object(
+def _build_object(
     listed: "Listed", registry: "ModelRegistry", offers: "Sequence[model_registry.ProviderModels]"
 ) -> dict[str, object]:
     """In the words of the user's own file."""
@@ -121,7 +121,7 @@ def _object(
             "why": offer.unusable_reason,
             "asked": offer.has_answered,
             "failure": offer.failure,
-            "state": model_registry.provider_state(registry, offer),
+            "state": model_registry.get_provider_state(registry, offer),
         }
         for offer in offers
     }
@@ -135,15 +135,23 @@ def _print(listed: "Listed") -> None:
         price_cells = [f"{price:.4g}" if any(prices) else "" for price in prices]
         abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
         traits = " ".join([name for name, has in abilities.items() if has] + MARKS.get(state, []))
-        rows.append((inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *price_cells, traits))
+        rows.append(
+            (
+                make_inert_line(info.ref),
+                _format_tokens(info.window),
+                _format_tokens(info.max_output),
+                *price_cells,
+                traits,
+            )
+        )
     if not rows:
         return
     terminal = Terminal()
     widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
     for number, (ref, *cells, traits) in enumerate([HEADER, *rows]):
         right = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:6], strict=True))
-        terminal.line("  ".join([f"{ref:{widths[0]}}", *right, traits]).rstrip(), *(() if number else ("bold",)))
-    terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
+        terminal.write_line("  ".join([f"{ref:{widths[0]}}", *right, traits]).rstrip(), *(() if number else ("bold",)))
+    terminal.write_line("Prices in USD for a million tokens, where they are known.", "dim")
 
 
 def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.ProviderModels]", remote: bool) -> None:
@@ -162,27 +170,29 @@ def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.Pr
             missing |= {ref: reason for ref, reason in reasons.items() if reason}
             if offer.provider == PROVIDER:
                 ready |= {ref: "its weights are on this machine" for ref, reason in reasons.items() if not reason}
-    _pairs(terminal, "Ready:", ready)
-    unasked = [offer.provider for offer in offers if model_registry.provider_state(registry, offer) == "not asked"]
+    _print_pairs(terminal, "Ready:", ready)
+    unasked = [offer.provider for offer in offers if model_registry.get_provider_state(registry, offer) == "not asked"]
     if unasked:
         hint = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
-        terminal.line(f"\nNot asked: {', '.join(unasked)} ({hint})")
-    _pairs(terminal, "Failed when asked:", {o.provider: o.failure for o in offers if o.failure})
-    _pairs(terminal, "Not ready:", missing)
+        terminal.write_line(f"\nNot asked: {', '.join(unasked)} ({hint})")
+    _print_pairs(terminal, "Failed when asked:", {o.provider: o.failure for o in offers if o.failure})
+    _print_pairs(terminal, "Not ready:", missing)
     if not ready and not unasked:
-        terminal.note("no model can be used yet; the list above says why")
+        terminal.write_note("no model can be used yet; the list above says why")
 
 
-def _tokens(count: int) -> str:
+def _format_tokens(count: int) -> str:
     return f"{count / 1e6:.3g}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
 
 
-def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
+def _print_pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
     if pairs:
         width = max(map(len, pairs))
-        terminal.line(f"\n{title}")
+        terminal.write_line(f"\n{title}")
         for name, text in pairs.items():
-            terminal.line(spans(f"  {inert_line(name):{width}}  ", Span(inert_line(text), ("dim",))))
+            terminal.write_line(
+                join_spans(f"  {make_inert_line(name):{width}}  ", Span(make_inert_line(text), ("dim",)))
+            )
 
 
 @contextmanager
@@ -190,19 +200,19 @@ def _show_progress(weights: "Weights", terminal: Terminal) -> Iterator[Callable[
     """Show how far a download is: as a bar where someone sees it, else in a line for each quarter."""
     quarter = 0
 
-    def note(downloaded_bytes: int) -> None:
+    def report_download(downloaded_bytes: int) -> None:
         nonlocal quarter
         if (new_quarter := downloaded_bytes * 4 // weights.size) > quarter:
-            terminal.note(f"{downloaded_bytes / 1e6:,.0f} of {weights.size / 1e6:,.0f} MB")
+            terminal.write_note(f"{downloaded_bytes / 1e6:,.0f} of {weights.size / 1e6:,.0f} MB")
         quarter = new_quarter
 
     if not os.isatty(2):
-        yield note
+        yield report_download
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(inert_line(weights.name), total=weights.size)
+        task = bar.add_task(make_inert_line(weights.name), total=weights.size)
         yield lambda downloaded_bytes: bar.update(task, completed=downloaded_bytes)

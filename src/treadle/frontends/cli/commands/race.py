@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treadle.base.inert import inert_line, print_line, print_note
+from treadle.base.inert import make_inert_line, print_line, print_note
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_loop
+from treadle.frontends.cli.group import run_in_loop
 from treadle.frontends.cli.lazy import Agent, Config, drive, session, wire
 from treadle.frontends.cli.terminal import Terminal, write_json
-from treadle.frontends.presentation.styled import status_words
+from treadle.frontends.presentation.styled import describe_status
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,11 +50,11 @@ class RaceFlags(NamedTuple):
 @click.option("--budget-usd", type=o.AMOUNT, metavar="X", help="Budget of all attempts together, in US dollars.")
 @click.option("--budget-tokens", type=o.COUNT, metavar="N", help="Budget of all attempts together, in tokens.")
 @o.effort_option
-@o.root_options
+@o.add_root_options
 @click.option("--chat", default="", type=o.CHAT, help="Continue this race after a crash or a restart.")
-@o.json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
+@o.add_json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
 @o.gather_options(RaceFlags, "race_flags")
-@in_loop
+@run_in_loop
 async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
 
@@ -85,15 +85,15 @@ async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "Ru
 
     if race_flags.chat:
         return RunningRace(agent, await session.open_chat(agent, race_flags.chat))
-    models = o.split_names(race_flags.models) or (await session.chosen_model(agent, config),)
+    models = o.split_names(race_flags.models) or (await session.select_model(agent, config),)
     for name in filter(None, (*models, race_flags.judge)):
         agent.deps.models.get(name)
         if disclosure := agent.consent.disclose(name):
-            print_note(f"treadle: {inert_line(disclosure)}")
+            print_note(f"treadle: {make_inert_line(disclosure)}")
     judging = race_flags.passes, race_flags.judge, race_flags.everything
     race_order = make_race_order(race_flags.task or "", race_flags.worlds, models, *judging)
-    root = o.project_root(race_flags.root, force=race_flags.force_root)
-    chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False, model=models[0])
+    root = o.resolve_project_root(race_flags.root, force=race_flags.force_root)
+    chat = agent.chat(options=config.settings.make_chat_options(str(root)), interactive=False, model=models[0])
     return RunningRace(agent, chat, race_order)
 
 
@@ -104,7 +104,7 @@ async def _show(running: "RunningRace", as_json: bool) -> None:
 
         with Live(refresh_per_second=4) as live:
             async for rows in running:
-                live.update(_table(running, rows))
+                live.update(_make_table(running, rows))
         return
     last_rows: dict[str, ChildView] = {}
     async for rows in running:
@@ -115,10 +115,10 @@ async def _show(running: "RunningRace", as_json: bool) -> None:
                 write_json({"type": "race.attempt", **wire.to_wire_form(row)})
                 terminal.end_line()
             elif not as_json and (old_row is None or (old_row.status, old_row.ended) != (row.status, row.ended)):
-                terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
+                terminal.write_note(f"[{row.number}] {_describe_state(row)} · {row.chat}")
 
 
-def _table(running: "RunningRace", rows: "list[ChildView]") -> "Table":
+def _make_table(running: "RunningRace", rows: "list[ChildView]") -> "Table":
     from rich.table import Table
 
     from treadle.frontends.presentation.rich_text import Text
@@ -129,13 +129,15 @@ def _table(running: "RunningRace", rows: "list[ChildView]") -> "Table":
     for row in rows:
         colour = {"done": "green", "task_complete": "green", "error": "red"}.get(row.ended, "yellow")
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
-        cells = (str(row.number), row.model, _state(row), str(row.turns), cost, row.doing, row.chat)
-        table.add_row(*(Text(inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells)))
+        cells = (str(row.number), row.model, _describe_state(row), str(row.turns), cost, row.doing, row.chat)
+        table.add_row(
+            *(Text(make_inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells))
+        )
     return table
 
 
-def _state(row: "ChildView") -> str:
+def _describe_state(row: "ChildView") -> str:
     if row.waits:
         return f"waits for an answer: {', '.join(row.waits)}"
     won = " · won" if "won" in row.labels else ""
-    return f"{row.ended or status_words(row.status)}{won}"
+    return f"{row.ended or describe_status(row.status)}{won}"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import click
 
 from treadle.base.file_system import is_below
-from treadle.base.inert import inert_line, print_note
-from treadle.errors import ConfigError, InvalidInput, Refused, unknown_names
+from treadle.base.inert import make_inert_line, print_note
+from treadle.errors import ConfigError, InvalidInput, Refused, describe_unknown_names
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_chat
+from treadle.frontends.cli.group import pass_chat
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, Config, asyncio, c, chat_options, collecting, command_stream, dialogue, drive, e, expansion,
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 @click.argument("prompt", required=False)
 @click.option("--model", metavar="PROVIDER:NAME", help="The model, or your alias for one; by default one is found.")
 @click.option("--profile", metavar="NAME", help="A profile of config.toml; flags override it.")
-@o.root_options
+@o.add_root_options
 @click.option("--preset", type=click.Choice(get_args(Preset)), help="A named set of options; other flags override it.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
 @click.option("--max-turns", type=o.POSITIVE, metavar="N", help="The turn cap: model calls a run may make (100).")
@@ -72,7 +72,7 @@ class Task(NamedTuple):
 )
 @o.effort_option
 @o.network_option
-@o.optional_value("--world", OWN_WORLD, "[=ID]", "Work in a world: the project changes only when it is committed.")
+@o.add_optional_value("--world", OWN_WORLD, "[=ID]", "Work in a world: the project changes only when it is committed.")
 @click.option("--git-branch", is_flag=True, default=None, help="Work on a new git branch.")
 @click.option(
     "--auto-approve-commands", is_flag=True, default=None, help="Run commands without asking, except critical ones."
@@ -84,7 +84,7 @@ class Task(NamedTuple):
 )
 @click.option("--chat", type=o.CHAT, help="Continue this chat instead of starting one.")
 @click.option("--no-stdin", is_flag=True, help="Do not read standard input, even if something is piped in.")
-@o.json_option("Print every event as one line of JSON.")
+@o.add_json_option("Print every event as one line of JSON.")
 @o.gather_options(Task, "task")
 def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int:
     """Give a model a task in a project and watch it work.
@@ -112,26 +112,28 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     preload_tls(flags["model"] or os.environ.get("TREADLE_MODEL", ""), os.environ)
     config = session.load_config({**flags, "checks": checks or None})
 
-    async def work() -> int:
+    async def open_and_run() -> int:
         async with session.open_agent(config, works=True) as agent:
-            code = await _work(agent, config, task, as_json)
+            code = await _run_task(agent, config, task, as_json)
             if code < 128 and retention.is_due(config.home):  # a user who stopped the run does not wait for this
-                await collecting.now_and_then(agent.deps.store, config.home, retention.retention_of(config.settings))
+                await collecting.collect_briefly(
+                    agent.deps.store, config.home, retention.make_retention(config.settings)
+                )
             return code
 
-    return asyncio.run(work())
+    return asyncio.run(open_and_run())
 
 
-async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> int:
-    text = _text(task)
-    asks = not as_json and task.output_schema is None and task.interactive is not False and dialogue.someone_is_there()
+async def _run_task(agent: "Agent", config: "Config", task: Task, as_json: bool) -> int:
+    text = _read_task_text(task)
+    asks = not as_json and task.output_schema is None and task.interactive is not False and dialogue.is_person_there()
     if asks and task.interactive is None:
         task = task._replace(interactive=True)
     if task.tools:  # tools that do not exist are named before a model has to do without them
-        tool_names = [spec.name for spec in agent.deps.tools.specs(chat_options.ChatOptions(interactive=True))]
+        tool_names = [spec.name for spec in agent.deps.tools.list_specs(chat_options.ChatOptions(interactive=True))]
         # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
         own_names = [name for name in o.split_names(task.tools) if "__" not in name]
-        if unknown := unknown_names("tool", own_names, tool_names):
+        if unknown := describe_unknown_names("tool", own_names, tool_names):
             raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
     chat, after_seq, model = await _find_or_make_chat(agent, config, task)
     if not await _tell_recipient(agent, model, asks=asks):
@@ -149,7 +151,7 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     return await dialogue.follow(chat, stream, after_seq, as_json=as_json, asks=asks)
 
 
-def _text(task: Task) -> str:
+def _read_task_text(task: Task) -> str:
     """The task with what was piped in; it alone if no task is named."""
     piped_text = ""
     if task.prompt == "-" or (not task.no_stdin and piped.is_piped()):
@@ -161,7 +163,7 @@ def _text(task: Task) -> str:
     text = piped_text if alone else str(task.prompt)
     if not text.strip():
         raise InvalidInput("the prompt is empty; write a task")
-    return text if alone or not piped_text.strip() else piped.with_context(text, piped_text)
+    return text if alone or not piped_text.strip() else piped.append_context(text, piped_text)
 
 
 async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, int, str]":
@@ -172,36 +174,36 @@ async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "t
         options = (await agent.chat(chat_id).state()).options
     root = ""
     if options is None or task.root is not None:
-        root = str(o.project_root(task.root, force=task.force_root))
+        root = str(o.resolve_project_root(task.root, force=task.force_root))
         if is_below(str(config.home.resolve()), root):
             inside = "lies inside the project, where the model can reach it; move TREADLE_HOME"
             session.warn([f"Treadle's home {config.home} {inside}"])
-    changes = _task_options(agent, config, task, options.root if options is not None else root)
+    changes = _make_task_options(agent, config, task, options.root if options is not None else root)
     for name, source in config.sources.items():
         if source.startswith("flag ") and (name in library_config.OF_CHATS or name in library_config.BUDGETS):
             flag_values[name] = getattr(config.settings, name)
     if options is None:
-        changes["model"] = model = changes.get("model") or await session.chosen_model(agent, config)
+        changes["model"] = model = changes.get("model") or await session.select_model(agent, config)
         agent.deps.models.get(model)
         changes |= {name: value for name, value in flag_values.items() if name == "reasoning_effort"}
-        return agent.chat(options=config.settings.chat_options(root), **changes), 0, model
+        return agent.chat(options=config.settings.make_chat_options(root), **changes), 0, model
     changes |= flag_values
     if budget := {kind: changes.pop(name) for name, kind in library_config.BUDGETS.items() if name in changes}:
         changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
     if root:
         changes["root"] = root
     if not changes.get("model", options.model):
-        changes["model"] = await session.chosen_model(agent, config)
+        changes["model"] = await session.select_model(agent, config)
     model = changes.get("model", options.model)
     agent.deps.models.get(model)
-    return agent.chat(chat_id, **changes), await store.head(chat_id), model
+    return agent.chat(chat_id, **changes), await store.read_head(chat_id), model
 
 
-def _task_options(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
+def _make_task_options(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
     """The options of the custom agent, if one is named, and of flags, which take precedence."""
     agent_options: dict[str, Any] = {}
     if task.agent is not None:
-        agent_options = slash.agent_changes(agent.custom_agents(chat_options.Project(root)), task.agent)
+        agent_options = slash.make_agent_changes(agent.custom_agents(chat_options.Project(root)), task.agent)
         for name in ("model", "reasoning_effort"):
             if config.sources[name].startswith("flag "):
                 agent_options.pop(name, None)
@@ -224,12 +226,12 @@ def _read(file: str, label: str = "the system prompt") -> str:
 async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     """Tell the user, once for each provider, which provider receives the project (S-10): as a question if `asks`,
     otherwise in a line on standard error. False if the run may not begin."""
-    from treadle.adapters.policy.trust import disclosure
+    from treadle.adapters.policy.trust import render_disclosure
 
-    missing_consent = agent.consent.missing(model)
+    missing_consent = agent.consent.find_unknown_recipient(model)
     if not missing_consent:
         return True
-    notice_text = inert_line(disclosure(missing_consent))
+    notice_text = make_inert_line(render_disclosure(missing_consent))
     if not asks:
         print_note(f"treadle: {notice_text} (shown once; see the setting `consent`)")
     else:
@@ -240,7 +242,7 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     try:
         agent.consent.give(missing_consent)
     except ConfigError as error:  # then it is told again the next time
-        print_note(f"treadle: {inert_line(str(error))}")
+        print_note(f"treadle: {make_inert_line(str(error))}")
     return True
 
 
@@ -265,24 +267,24 @@ class Resumption(NamedTuple):
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--answer", metavar="TEXT", help="Answer the chat's question, in words or by the number of an option.")
 @click.option("--results", type=o.FILE, help="Hand in the results of client tools, as JSON; - reads standard input.")
-@o.json_option("Print every event as one line of JSON.")
+@o.add_json_option("Print every event as one line of JSON.")
 @o.gather_options(Resumption, "reply")
-@in_chat(works=True)
+@pass_chat(works=True)
 async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool) -> int:
     """Continue a chat that was interrupted or waits for an answer.
 
     ID is a chat's id, the beginning of it, or last."""
-    head = await agent.deps.store.head(chat.id)
-    asks = not as_json and dialogue.someone_is_there()
-    return await dialogue.follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
+    head = await agent.deps.store.read_head(chat.id)
+    asks = not as_json and dialogue.is_person_there()
+    return await dialogue.follow(chat, await _send_reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
 
 
-async def _reply(chat: "Chat", reply: Resumption) -> "command_stream.CommandStream":
+async def _send_reply(chat: "Chat", reply: Resumption) -> "command_stream.CommandStream":
     if reply.results is not None:
         return chat.submit(_read_results(reply.results))
     if reply.answer is not None:
         action = await _open(chat, "user_input", "asks no question")
-        return chat.answer(action, notices.chosen_option(action, reply.answer))
+        return chat.answer(action, notices.resolve_option(action, reply.answer))
     if reply.approve:
         return chat.approve(await _open(chat, "permission", "asks for no approval"))
     if reply.deny:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from treadle.base.inert import inert_line, print_line, print_note
+from treadle.base.inert import make_inert_line, print_line, print_note
 from treadle.errors import ConfigError, TreadleError
-from treadle.frontends.cli.group import in_loop
+from treadle.frontends.cli.group import run_in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     asyncio, collecting, demo_project, drive, model_registry, msgspec, retention, session, webbrowser, wire,
@@ -40,7 +40,7 @@ UNENCRYPTED = (
 @click.option("--token-file", "serve_tokens", type=o.FILE, help="The file of tokens, as treadle tokens writes it.")
 @click.option("--allow-host", "serve_hosts", multiple=True, metavar="NAME", help="A name that the server answers to.")
 @click.option("--allow-root", "serve_roots", multiple=True, type=o.FOLDER, help="A folder where projects may lie.")
-@in_loop
+@run_in_loop
 async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> None:
     """Serve the web app and the HTTP API, and drive chats.
 
@@ -53,9 +53,9 @@ async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tupl
 async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callable[[str], None] | None = None) -> None:
     """Serve until a signal comes; `on_ready` is told the address as soon as requests are taken."""
     from treadle.frontends.server.admission import Admission
-    from treadle.frontends.server.running import address_of, bind, is_loopback, outside_address, run
+    from treadle.frontends.server.running import bind, find_outside_address, format_address, is_loopback, run
     from treadle.frontends.server.service import Service, SignIn
-    from treadle.frontends.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
+    from treadle.frontends.server.tokens import LOCAL, Tokens, ensure_own_token, get_tokens_file, read_own_token
 
     config = session.load_config(flags)
     settings = config.settings
@@ -63,26 +63,26 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
         session.warn([UNENCRYPTED])
     mcp = is_loopback(settings.serve_host)  # the operator's own servers are not for others
     async with session.open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency, stays=True) as agent:
-        tokens = Tokens(tokens_file(config.home, settings.serve_tokens), config.home)
-        local_token = kept_token(config.home) if tokens.all() else own_token(config.home)
+        tokens = Tokens(get_tokens_file(config.home, settings.serve_tokens), config.home)
+        local_token = read_own_token(config.home) if tokens.list_tokens() else ensure_own_token(config.home)
         # The default options of a chat, and those that users may choose. The project is the present one, for the user
         # of this machine.
-        options = msgspec.structs.replace(settings.chat_options(o.present_root()), interactive=True)
+        options = msgspec.structs.replace(settings.make_chat_options(o.find_present_root()), interactive=True)
         permissions = settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators
         admission = Admission(options, *permissions, settings.serve_network)
         codes = SignIn(tokens, renewed=_print_code)
         service = Service(agent, tokens, admission, works=works, hosts=settings.serve_hosts, sign_in=codes)
         listening = bind(settings.serve_host, settings.serve_port)
-        address = address_of(listening)
+        address = format_address(listening)
 
-        def ready() -> None:
+        def announce_address() -> None:
             link = f"{address}/" + (f"#token={local_token}" if local_token else "")
             print_line(f"serving {link}")
             if local_token:
                 print_note(f"open that address in a browser; its token is kept in {config.home}")
-            elif all(token.user != LOCAL for token in tokens.all()):
+            elif all(token.user != LOCAL for token in tokens.list_tokens()):
                 print_note(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
-            if outside := outside_address(settings.serve_host):
+            if outside := find_outside_address(settings.serve_host):
                 print_note(f"from another device: {address.replace(f'//{settings.serve_host}:', f'//{outside}:')}/")
             print_note(f"the HTTP API: {address}/api/docs")
             _print_code(codes.code)
@@ -90,9 +90,9 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
                 on_ready(link)
 
         async with collecting.run_housekeeping(
-            agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
+            agent.deps.store, config.home, retention.make_retention(settings), agent.job_registry
         ):
-            await run(service, listening, ready, settings.drain_s)
+            await run(service, listening, announce_address, settings.drain_s)
 
 
 def _print_code(code: str) -> None:
@@ -115,8 +115,8 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
     if not demo:
         asyncio.run(_serve(flags, on_ready=on_ready))
         return
-    with demo_project.demo_folder("web") as folder:
-        asyncio.run(_serve(_demo_flags(folder, flags), on_ready=on_ready))
+    with demo_project.open_demo_folder("web") as folder:
+        asyncio.run(_serve(_make_demo_flags(folder, flags), on_ready=on_ready))
 
 
 def _open_browser(link: str) -> None:
@@ -125,7 +125,7 @@ def _open_browser(link: str) -> None:
         webbrowser.open(link)
 
 
-def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
+def _make_demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
     """A project with a home of its own. The model is the one that is set up here, if it can be used, else a script."""
     from treadle.library.model_choice import ModelChoice, choose_model
 
@@ -158,7 +158,7 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
 
 @click.group("tokens", invoke_without_command=True)
 @click.option("--file", type=o.FILE, help="The file of tokens, if it is not the usual one.")
-@o.json_option("Print one JSON object a line.")
+@o.add_json_option("Print one JSON object a line.")
 @click.pass_context
 def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     """List, create and revoke tokens of the server.
@@ -168,9 +168,9 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     rows = []
-    for token in _tokens(file).all():
-        created = wire.iso_time(token.created_ms) if token.created_ms else ""
-        cells = (token.id, inert_line(token.user), created, inert_line(token.label))
+    for token in _open_tokens(file).list_tokens():
+        created = wire.format_time(token.created_ms) if token.created_ms else ""
+        cells = (token.id, make_inert_line(token.user), created, make_inert_line(token.label))
         value = {"id": token.id, "user": token.user, "label": token.label, "created": created}
         rows.append((value, "  ".join(part for part in cells if part)))
     write_list(rows, "", as_json=as_json)
@@ -184,8 +184,8 @@ def add(file: str | None, user: str, label: str) -> None:
     """Make a token for a user and print it.
 
     USER is a name of your choice; local is the user of this machine, whose chats are those of the command line."""
-    token, secret = _tokens(file).add(user, label)
-    Terminal().note(f"token {token.id} of {user}; it is shown only now")
+    token, secret = _open_tokens(file).add(user, label)
+    Terminal().write_note(f"token {token.id} of {user}; it is shown only now")
     print_line(secret)
 
 
@@ -194,22 +194,22 @@ def add(file: str | None, user: str, label: str) -> None:
 @click.pass_obj
 def revoke(file: str | None, id: str) -> None:
     """Take a token back."""
-    revoked = _tokens(file).revoke(id)
-    Terminal().line(f"revoked: {revoked.id} of {inert_line(revoked.user)}")
+    revoked = _open_tokens(file).revoke(id)
+    Terminal().write_line(f"revoked: {revoked.id} of {make_inert_line(revoked.user)}")
 
 
-def _tokens(file: str | None) -> "Tokens":
-    from treadle.frontends.server.tokens import Tokens, tokens_file
+def _open_tokens(file: str | None) -> "Tokens":
+    from treadle.frontends.server.tokens import Tokens, get_tokens_file
 
     config = session.load_config({"serve_tokens": file})
-    return Tokens(tokens_file(config.home, config.settings.serve_tokens), config.home)
+    return Tokens(get_tokens_file(config.home, config.settings.serve_tokens), config.home)
 
 
 @click.command("worker")
 @o.store_option
 @click.option("--concurrency", type=o.POSITIVE, metavar="N", help="How many chats to drive at once.")
 @click.option("--drain-s", type=o.AMOUNT, metavar="S", help="How long to let steps end on SIGTERM.")
-@in_loop
+@run_in_loop
 async def worker(**flags: Any) -> None:
     """Drive the chats that need a worker, until stopped.
 
@@ -223,14 +223,14 @@ async def worker(**flags: Any) -> None:
     async with session.open_agent(config, works=True, concurrency=most, relays=True, stays=True) as agent:
         pool = WorkerPool(agent.worker)
         to_drain, to_leave = asyncio.Event(), asyncio.Event()
-        for number in (signal.SIGINT, *drive.ending_signals()):
+        for number in (signal.SIGINT, *drive.list_ending_signals()):
             asyncio.get_running_loop().add_signal_handler(
                 number, lambda: (to_leave if to_drain.is_set() else to_drain).set()
             )
         pool.start()
         print_note(f"treadle: worker {agent.worker.name} takes up to {most} chats at once")
         async with collecting.run_housekeeping(
-            agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
+            agent.deps.store, config.home, retention.make_retention(settings), agent.job_registry
         ):
             await to_drain.wait()
         print_note("treadle: draining; a second signal leaves at once")
@@ -243,7 +243,7 @@ async def worker(**flags: Any) -> None:
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of sessions that name none.")
 @o.store_option
-@in_loop
+@run_in_loop
 async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     """Serve programs that use a Copilot SDK.
 
@@ -266,10 +266,10 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
         if not (stdio or token):
             token = secrets.token_urlsafe(24)
             print_note(f"treadle: programs connect with the token {token}")
-        options = config.settings.chat_options("")
+        options = config.settings.make_chat_options("")
         if not options.model and (choice := await agent.choose_model()) is not None:
             options = msgspec.structs.replace(options, model=choice.model)
-        runtime = Runtime(agent, models, options, hooks, lambda root: str(o.project_root(root or here)), token)
+        runtime = Runtime(agent, models, options, hooks, lambda root: str(o.resolve_project_root(root or here)), token)
         await (serve_stdio(runtime) if stdio else serve_tcp(runtime, host, port))
 
 
@@ -285,7 +285,7 @@ for _name in ("--log-level", "--auth-token-env", "--session-idle-timeout"):
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking, in new sessions.")
 @click.option("--max-turns", type=o.POSITIVE, metavar="N", help="How many model calls a run may make.")
 @o.effort_option
-@in_loop
+@run_in_loop
 async def acp(**flags: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol.
 
@@ -297,16 +297,16 @@ async def acp(**flags: Any) -> None:
     from acp import run_agent
 
     from treadle.adapters.tools.hooks import UnsavedFiles
-    from treadle.adapters.workspace.root import plain_root
+    from treadle.adapters.workspace.root import make_plain_root
     from treadle.base.jsonrpc import open_stdio
     from treadle.frontends.acp.agent import LONGEST_LINE, CheckedLines, EditorAgent
 
     config = session.load_config(flags)
-    unsaved = UnsavedFiles(plain_root)
+    unsaved = UnsavedFiles(make_plain_root)
     if sys.stdin.isatty():
         print_note("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)")
     async with session.open_agent(config, works=True, hooks=[unsaved], stays=True) as agent:
-        door = EditorAgent(agent, config.settings.chat_options, lambda cwd: o.project_root(cwd), unsaved)
+        door = EditorAgent(agent, config.settings.make_chat_options, lambda cwd: o.resolve_project_root(cwd), unsaved)
         try:
             lines = CheckedLines(*await open_stdio(LONGEST_LINE))
             await run_agent(cast("AcpAgent", door), lines, use_unstable_protocol=True)

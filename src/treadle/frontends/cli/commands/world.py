@@ -12,17 +12,17 @@ import click
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.base.file_system import is_below
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import make_inert, make_inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import Conflict, InvalidInput, NotFound, SandboxError
 from treadle.frontends.cli import options as o
-from treadle.frontends.cli.group import in_agent
+from treadle.frontends.cli.group import pass_agent
 
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Config, asyncio, changes, chat_options, dialogue, diff_changes, msgspec, session, toolset, wire,
 )  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, age, write_json, write_list, write_outcome
-from treadle.frontends.presentation.styled import Colour, Line, Span, spans
+from treadle.frontends.presentation.styled import Colour, Line, Span, join_spans
 
 if TYPE_CHECKING:
     from treadle.adapters.tools.builtin.command.trial import DryRun
@@ -42,33 +42,33 @@ def world() -> None:
 
 
 @world.command("open")
-@o.root_options
+@o.add_root_options
 @click.option("--parent", default="", metavar="WORLD", help="Make it a world of this one.")
 @click.option("--label", default="", help="Its purpose, in a few words.")
-@o.json_option("Print it as one JSON object.")
-@in_agent()
+@o.add_json_option("Print it as one JSON object.")
+@pass_agent()
 async def open_world(
     agent: "Agent", root: str | None, force_root: bool, parent: str, label: str, as_json: bool
 ) -> None:
     """Open a new world of this project; nothing is copied until it is written."""
     above = (await _find(agent, parent)).id if parent else ""
-    new_world = await agent.worlds.open(o.project_root(root, force=force_root), above, label=label)
-    write_list([(wire.to_wire_form(new_world), _world_line(new_world))], "", as_json=as_json)
+    new_world = await agent.worlds.open(o.resolve_project_root(root, force=force_root), above, label=label)
+    write_list([(wire.to_wire_form(new_world), _format_world(new_world))], "", as_json=as_json)
 
 
 @world.command("list")
-@o.json_option("Print one JSON object a line.")
-@in_agent()
+@o.add_json_option("Print one JSON object a line.")
+@pass_agent()
 async def list_worlds(agent: "Agent", as_json: bool) -> None:
     """List the worlds, the oldest first."""
-    rows = [(wire.to_wire_form(each), _world_line(each)) for each in await agent.worlds.list()]
+    rows = [(wire.to_wire_form(each), _format_world(each)) for each in await agent.worlds.list()]
     write_list(rows, "no worlds; begin one with: treadle run --world", as_json=as_json)
 
 
 @world.command("show")
 @_ID
-@o.json_option("Print it as one JSON object.")
-@in_agent()
+@o.add_json_option("Print it as one JSON object.")
+@pass_agent()
 async def show(agent: "Agent", id: str, as_json: bool) -> None:
     """Show the changes that a commit of a world would make, and what is in its way."""
     world_info = await _find(agent, id)
@@ -76,14 +76,14 @@ async def show(agent: "Agent", id: str, as_json: bool) -> None:
         effect = await agent.worlds.effect(world_info.id)
         fields = {"files": wire.to_wire_form(effect.files), "conflicts": wire.to_wire_form(effect.conflicts)}
         return write_json({**wire.to_wire_form(world_info), **fields})
-    Terminal().line(_world_line(world_info))
+    Terminal().write_line(_format_world(world_info))
     changes.print_patch(Terminal(), await agent.worlds.diff(world_info.id))
 
 
 @world.command("enter")
 @_ID
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
-@in_agent()
+@pass_agent()
 async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
     """Open a shell in a world, or run a command there; exit to come back.
 
@@ -91,7 +91,9 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
     world_info = await _find(agent, id)
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if not command:
-        Terminal().note(f"in the world {world_info.id} of {inert_line(world_info.root)}; exit to come back", "dim")
+        Terminal().write_note(
+            f"in the world {world_info.id} of {make_inert_line(world_info.root)}; exit to come back", "dim"
+        )
     return await asyncio.to_thread(agent.worlds.run_inside, world_info.id, words)
 
 
@@ -99,8 +101,8 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 @_ID
 @click.option("--chat", type=o.CHAT, help="Record it in this chat; by default in a new one.")
 @click.option("--yes", "-y", is_flag=True, help="Commit without asking; sensitive changes still need an approval.")
-@o.json_option("Print the result as one JSON object, and do not ask.")
-@in_agent(works=True)
+@o.add_json_option("Print the result as one JSON object, and do not ask.")
+@pass_agent(works=True)
 async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
     """Commit the changes of a world to the project, as one change that treadle undo reverses.
 
@@ -116,7 +118,7 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
         raise Conflict(f"the same files changed in the project; nothing was committed. {advice}")
     asks = not (yes or as_json)
     question = f"commit {diff_changes.count(len(effect.files), 'change')}? [y/N] "
-    if not await dialogue.may_go_on(terminal, question, asks=asks):
+    if not await dialogue.confirm_action(terminal, question, asks=asks):
         return o.EXIT_ERROR
     into = await session.open_chat(agent, chat) if chat else None
     result = await agent.worlds.commit(
@@ -129,23 +131,23 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
 
 @world.command("rebase")
 @_ID
-@in_agent()
+@pass_agent()
 async def rebase(agent: "Agent", id: str) -> None:
     """Rebase a world onto the project's newest state; files that both changed are merged."""
     world_info, terminal = await _find(agent, id), Terminal()
     for path in await agent.worlds.rebase(world_info.id):
-        terminal.line(f"merged {inert_line(path)}")
-    terminal.note(f"{world_info.id} is up to date", "dim")
+        terminal.write_line(f"merged {make_inert_line(path)}")
+    terminal.write_note(f"{world_info.id} is up to date", "dim")
 
 
 @world.command("drop")
 @_ID
-@in_agent()
+@pass_agent()
 async def drop(agent: "Agent", id: str) -> None:
     """Remove a world with all its changes."""
     world_info = await _find(agent, id)
     await agent.worlds.drop(world_info.id)
-    Terminal().note(f"dropped {world_info.id}", "dim")
+    Terminal().write_note(f"dropped {world_info.id}", "dim")
 
 
 async def _find(agent: "Agent", world_ref: str) -> "World":
@@ -158,19 +160,19 @@ async def _find(agent: "Agent", world_ref: str) -> "World":
     return fit[0]
 
 
-def _world_line(world_info: "World") -> Line:
+def _format_world(world_info: "World") -> Line:
     inside = f" · in {world_info.parent}" if world_info.parent else ""
-    remarks = "".join(f" · {inert_line(text, 60)}" for text in (world_info.label, world_info.why) if text)
-    details = f"  {world_info.how:8} {inert_line(world_info.root, 60)}{inside}{remarks}"
-    return spans(f"{world_info.id} ", Span(f"{age(world_info.made_ms):>8}", ("dim",)), details)
+    remarks = "".join(f" · {make_inert_line(text, 60)}" for text in (world_info.label, world_info.why) if text)
+    details = f"  {world_info.how:8} {make_inert_line(world_info.root, 60)}{inside}{remarks}"
+    return join_spans(f"{world_info.id} ", Span(f"{age(world_info.made_ms):>8}", ("dim",)), details)
 
 
 @click.command("try", cls=o.NetworkCommand)
 @click.argument("line", metavar="CMD")
-@o.root_options
+@o.add_root_options
 @o.network_option
 @click.option("--timeout", "timeout_s", type=o.FiniteFloat(min=0, min_open=True, max=600), default=120, metavar="S")
-@o.json_option("Print one JSON object.")
+@o.add_json_option("Print one JSON object.")
 def try_(line: str, root: str | None, force_root: bool, network: str | None, timeout_s: float, as_json: bool) -> None:
     """Show what a command would change in the project, without changing it.
 
@@ -178,10 +180,10 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     stays as it is. Its output comes first, then the files that it created, changed and deleted. It is stopped after S
     seconds (120). With --network, its changes to hosts that it can reach are real. The exit code is 0 when the command
     could be tried, regardless of its own exit code, and 1 when it could not."""
-    from treadle.adapters.tools.builtin.command.output import exit_words
+    from treadle.adapters.tools.builtin.command.output import describe_exit
 
     config = session.load_config()
-    project = str(o.project_root(root, force=force_root))
+    project = str(o.resolve_project_root(root, force=force_root))
     arguments: dict[str, object] = {"command": line, "timeout_s": timeout_s, "fresh": True}
     # The view lies in Treadle's home, which may have more room than the memory behind /tmp.
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -196,29 +198,29 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     finally:
         remove_tree(folder)
     status = dry_run.command_exit
-    ending = "it took too long and was stopped" if status.ending == "timed_out" else exit_words(status)
+    ending = "it took too long and was stopped" if status.ending == "timed_out" else describe_exit(status)
     if as_json:
-        effect, stat = dry_run.effect, diff_changes.total(dry_run.effect.files)
+        effect, stat = dry_run.effect, diff_changes.sum_stats(dry_run.effect.files)
         report = {"command": line, "root": project, "ending": status.ending, "code": status.code}
         report |= {"output": dry_run.output, "added": stat.added, "removed": stat.removed, "files": effect.files}
         report |= {"uncaptured": effect.uncaptured, "wants_network": dry_run.wants_network}
         return write_json(report | {"summary": f"{ending}, {diff_changes.count(len(effect.files), 'change')}"})
     terminal.end_line()
     for note in dry_run.notes:
-        terminal.note(inert_line(note), "yellow")
-    terminal.line(f"[{ending}]", "dim")
-    for text in inert(dry_run.diff).split("\n"):
-        terminal.line(text, *([_COLOURS[text[0]]] if text[:1] in _COLOURS else []))
+        terminal.write_note(make_inert_line(note), "yellow")
+    terminal.write_line(f"[{ending}]", "dim")
+    for text in make_inert(dry_run.diff).split("\n"):
+        terminal.write_line(text, *([_COLOURS[text[0]]] if text[:1] in _COLOURS else []))
     if dry_run.wants_network:
-        terminal.note(f"it needs the network: --network {','.join(dry_run.wants_network)}", "yellow")
-    terminal.note("tried on a copy: nothing in the project was changed", "dim")
+        terminal.write_note(f"it needs the network: --network {','.join(dry_run.wants_network)}", "yellow")
+    terminal.write_note("tried on a copy: nothing in the project was changed", "dim")
 
 
 async def _run_trial(
     config: "Config", arguments: dict[str, object], network: str, root: str, folder: str, show: Callable[[str], None]
 ) -> "DryRun":
     from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-    from treadle.adapters.sandbox.trial_folders import view_works
+    from treadle.adapters.sandbox.trial_folders import can_make_view
     from treadle.adapters.stores.memory import MemoryStore
     from treadle.adapters.tools.builtin.command.tool import RunCommand
     from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
@@ -236,10 +238,10 @@ async def _run_trial(
         setup.context,
         commands=commands,
         snapshots_of=lambda path, root_id, _world="": ProjectSnapshots(Root(path, root_id), Path(folder)),
-        views=lambda sandbox, path: view_works(sandbox, path, folder),
+        views=lambda sandbox, path: can_make_view(sandbox, path, folder),
     )
     try:
-        dry_run = await RunCommand(context).dry_run(call)
+        dry_run = await RunCommand(context).run_trial(call)
     finally:
         await commands.close()
         await setup.close()

@@ -2,16 +2,16 @@
 
 import msgspec
 
-from treadle.base.host_patterns import choice
-from treadle.base.types import ChatId, new_id
-from treadle.chat.state import ChatState, open_actions
+from treadle.base.host_patterns import make_choice
+from treadle.base.types import ChatId, make_id
+from treadle.chat.state import ChatState, list_open_actions
 from treadle.errors import InvalidInput
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, build_accepted, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, build_accepted, encode_reply
 from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.frontends.server.tokens import owner_of
+from treadle.frontends.server.tokens import get_owner
 from treadle.library.commands import save_rule
-from treadle.library.subagents.children import tree
+from treadle.library.subagents.children import list_descendants
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.events import OpenAction
@@ -25,7 +25,7 @@ LOOK_BACK = 100  # Events of one commit, at most.
 
 
 async def submit(call: ApiRequest) -> ApiReply:
-    body = call.body(ToolResults)
+    body = call.get_body(ToolResults)
     chat = await call.find_chat()
     if not body.results:
         raise Problem("bad_request", "The list of results is empty; send one for each open call.")
@@ -35,8 +35,8 @@ async def submit(call: ApiRequest) -> ApiReply:
 
 async def actions(call: ApiRequest) -> ApiReply:
     states = [await call.load_state()]
-    if call.query(ActionQuery).below:
-        below = await tree(call.deps, states[0].chat)
+    if call.get_query(ActionQuery).below:
+        below = await list_descendants(call.deps, states[0].chat)
         states += [await call.deps.log.load(row.chat) for row in below if row.status == "requires_action"]
     return _list_actions(states)
 
@@ -46,7 +46,7 @@ async def approvals(call: ApiRequest) -> ApiReply:
 
 
 async def actions_of_all(call: ApiRequest) -> ApiReply:
-    waiting = ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action")
+    waiting = ChatFilter(owner=get_owner(call.user), archived=False, status="requires_action")
     return _list_actions(
         [await call.deps.log.load(each.summary.chat) for each in await call.deps.store.list(waiting, limit=MOST)]
     )
@@ -56,34 +56,38 @@ def _list_actions(states: list[ChatState], kind: str = "") -> ApiReply:
     views = (
         ActionView(chat=state.chat, title=state.title, action=action)
         for state in states
-        for action in open_actions(state)
+        for action in list_open_actions(state)
         if kind in ("", action.kind)
     )
-    return reply(ActionList(actions=tuple(views)))
+    return encode_reply(ActionList(actions=tuple(views)))
 
 
 async def decide(call: ApiRequest) -> ApiReply:
-    body = call.body(Decision)
+    body = call.get_body(Decision)
     state = await call.load_state()
-    action_id = call.path("action")
+    action_id = call.get_path_parameter("action")
     if body.decision == "allow":
         for each in _find_actions(state, action_id):
-            call.service.admission.reach(call.user, choice(each.network))
-    rule = _rule(call, state, action_id, body)
+            call.service.admission.reach(call.user, make_choice(each.network))
+    rule = _find_rule(call, state, action_id, body)
     command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
-    return await call.service.execute(state.chat, (command,), call.key, lambda result: reply(build_accepted(result)))
+    return await call.service.execute(
+        state.chat, (command,), call.key, lambda result: encode_reply(build_accepted(result))
+    )
 
 
 async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
     """Keep the rule that the answer made outside the chat's log, where it is recorded. If that fails, the same request
     does it when it is repeated; once it is done, a repetition does not bring a rule back that was revoked."""
-    if response.status != 200 or call.body(Decision).rule is None:
+    if response.status != 200 or call.get_body(Decision).rule is None:
         return response
     if await call.recall_step("rule") is not None:
         return response
     acceptance = msgspec.json.decode(response.body, type=Accepted)
     chat, head = ChatId(acceptance.chat), acceptance.head
-    recorded = await call.deps.log.recorded_answer(chat, call.path("action"), max(0, head - LOOK_BACK), head)
+    recorded = await call.deps.log.find_recorded_answer(
+        chat, call.get_path_parameter("action"), max(0, head - LOOK_BACK), head
+    )
     if recorded is not None and recorded.rule is not None:
         await save_rule(call.service.agent.chat_home, recorded.rule, await call.deps.log.load(chat))
     await call.remember_step("rule", NOTHING)
@@ -91,14 +95,14 @@ async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
 
 
 def _find_actions(state: ChatState, action_id: str) -> list[OpenAction]:
-    return [each for each in open_actions(state) if each.action == action_id]
+    return [each for each in list_open_actions(state) if each.action == action_id]
 
 
-def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:
+def _find_rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:
     """One of the rules that were offered with the approval; None if it is open no more: then the command is refused."""
     if (wish := decision.rule) is None:
         return None
-    call.service.admission.scope(call.user, wish.scope)
+    call.service.admission.check_scope(call.user, wish.scope)
     for each in _find_actions(state, action):
         if wish.offer >= len(each.offers):
             raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
@@ -106,13 +110,13 @@ def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -
         expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
         offered_rule = each.offers[wish.offer].rule_for(wish.scope, decision.decision)
         if offered_rule.tool == NETWORK_TOOL and offered_rule.effect == "allow":
-            call.service.admission.reach(call.user, choice((offered_rule.pattern,)))
-        return msgspec.structs.replace(offered_rule, id=new_id("r"), created_ms=now, expires_ms=expires)
+            call.service.admission.reach(call.user, make_choice((offered_rule.pattern,)))
+        return msgspec.structs.replace(offered_rule, id=make_id("r"), created_ms=now, expires_ms=expires)
     return None
 
 
 async def answer(call: ApiRequest) -> ApiReply:
-    return await carry_out(call, c.Answer(call.path("action"), call.body(AnswerBody).answer))
+    return await carry_out(call, c.Answer(call.get_path_parameter("action"), call.get_body(AnswerBody).answer))
 
 
 TAG = "actions"

@@ -7,16 +7,24 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from treadle.adapters.models.base import check_effort
-from treadle.base.types import ChatId, new_id
+from treadle.base.types import ChatId, make_id
 from treadle.chat.fold import change_options
-from treadle.chat.state import status
+from treadle.chat.state import compute_status
 from treadle.errors import JobElsewhere, TreadleError
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, chat_line, chat_view, message_view, reply
+from treadle.frontends.server.replies import (
+    NOTHING,
+    ApiReply,
+    Problem,
+    build_chat_line,
+    build_chat_view,
+    build_message_view,
+    encode_reply,
+)
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.frontends.server.tokens import LOCAL, owner_of
+from treadle.frontends.server.tokens import LOCAL, get_owner
 from treadle.library import commands
 from treadle.library.message_expansion import expand_message
-from treadle.library.searching import search as search_chats
+from treadle.library.searching import search_chats as search_chats
 from treadle.library.transfer import export_chat
 from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol import commands as c
@@ -26,7 +34,7 @@ from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundCh
 from treadle.protocol.http_queries import ChatQuery, MessagePage, Page, SearchQuery
 from treadle.protocol.http_requests import CreateChat, Nothing, PatchChat, SendMessage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.views import shown_status
+from treadle.protocol.views import get_shown_status
 
 NDJSON = "application/x-ndjson"
 
@@ -44,48 +52,48 @@ async def prepare_message(
 
 
 async def create(call: ApiRequest) -> ApiReply:
-    body = call.body(CreateChat)
-    options = await call.service.begin(call.user, body.changes())
+    body = call.get_body(CreateChat)
+    options = await call.service.begin(call.user, body.to_changes())
     call.deps.models.get(options.model)
-    if "reasoning_effort" in body.changes() and not options.agent:
+    if "reasoning_effort" in body.to_changes() and not options.agent:
         check_effort(call.deps.models, options.model, options.reasoning_effort)
     call.service.remember_model(call.user, options.model)
 
-    async def first(options: ChatOptions) -> list[c.Command]:
+    async def make_commands(options: ChatOptions) -> list[c.Command]:
         commands: list[c.Command] = [c.Rename(body.title)] if body.title else []
         if body.content or body.images:
             text, images = await prepare_message(call, body, options)
-            commands.append(c.Send(text, images=tuple(images), queue_id=new_id("q"), traceparent=call.traceparent))
+            commands.append(c.Send(text, images=tuple(images), queue_id=make_id("q"), traceparent=call.traceparent))
         return commands
 
-    return await call.service.create(call.user, options, first, call.key)
+    return await call.service.create(call.user, options, make_commands, call.key)
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    query = call.query(ChatQuery)
-    chat_filter = ChatFilter(owner_of(call.user), query.archived, query.status, query.label or None, query.query)
-    listed_chats = await call.deps.store.list(chat_filter, limit=query.limit + 1, cursor=_place(query.cursor))
+    query = call.get_query(ChatQuery)
+    chat_filter = ChatFilter(get_owner(call.user), query.archived, query.status, query.label or None, query.query)
+    listed_chats = await call.deps.store.list(chat_filter, limit=query.limit + 1, cursor=_parse_cursor(query.cursor))
     page = listed_chats[: query.limit]
     next_cursor = ""
     if len(listed_chats) > len(page):
         last = page[-1].summary
         next_cursor = base64.urlsafe_b64encode(f"{last.updated_ms}:{last.chat}".encode()).decode().rstrip("=")
-    return reply(ChatList(chats=tuple(map(chat_line, page)), next=next_cursor))
+    return encode_reply(ChatList(chats=tuple(map(build_chat_line, page)), next=next_cursor))
 
 
 async def search(call: ApiRequest) -> ApiReply:
     """Chats of the caller alone (S-13)."""
-    query = call.query(SearchQuery)
-    chat_filter = ChatFilter(owner=owner_of(call.user), archived=query.archived)
+    query = call.get_query(SearchQuery)
+    chat_filter = ChatFilter(owner=get_owner(call.user), archived=query.archived)
     matches: list[FoundChat] = []
     async for hit in search_chats(call.deps.store, chat_filter, query.text):
-        matches.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
+        matches.append(FoundChat(**msgspec.structs.asdict(build_chat_line(hit.listed)), found=hit.text))
         if len(matches) == query.limit:
             break
-    return reply(FoundList(chats=tuple(matches)))
+    return encode_reply(FoundList(chats=tuple(matches)))
 
 
-def _place(cursor: str) -> Cursor | None:
+def _parse_cursor(cursor: str) -> Cursor | None:
     if not cursor:
         return None
     with suppress(ValueError):
@@ -97,14 +105,14 @@ def _place(cursor: str) -> Cursor | None:
 
 async def show(call: ApiRequest) -> ApiReply:
     state = await call.load_state()
-    is_driven = status(state) != "running" or (await call.deps.store.get(state.chat)).leased
-    return reply(chat_view(state, shown_status(status(state), is_driven)))
+    is_driven = compute_status(state) != "running" or (await call.deps.store.get(state.chat)).leased
+    return encode_reply(build_chat_view(state, get_shown_status(compute_status(state), is_driven)))
 
 
 async def patch(call: ApiRequest) -> ApiReply:
-    body = call.body(PatchChat)
+    body = call.get_body(PatchChat)
     chat = await call.find_chat()
-    changes = call.service.admission.alter(call.user, body.changes())
+    changes = call.service.admission.alter(call.user, body.to_changes())
     commands: list[c.Command] = []
     warnings: tuple[str, ...] = ()
     if changes:
@@ -118,13 +126,13 @@ async def patch(call: ApiRequest) -> ApiReply:
     if isinstance(body.title, str):
         commands.append(c.Rename(body.title))
 
-    make_reply = lambda state: reply(chat_view(state, status(state), warnings))  # noqa: E731
+    make_reply = lambda state: encode_reply(build_chat_view(state, compute_status(state), warnings))  # noqa: E731
     return await call.service.execute(chat, commands, call.key, make_reply)
 
 
 async def delete(call: ApiRequest) -> ApiReply:
     """Deleting again answers the same, with and without a key."""
-    await call.service.delete(call.user, call.path("chat"))
+    await call.service.delete(call.user, call.get_path_parameter("chat"))
     return NOTHING
 
 
@@ -136,22 +144,22 @@ async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
 
 async def messages(call: ApiRequest) -> ApiReply:
     """A page of the conversation as it stands: messages that an edit cut off are only in the log."""
-    query = call.query(MessagePage)
+    query = call.get_query(MessagePage)
     history = (await call.load_state()).history
     total = len(history)
     last = min(total, query.before - 1) if query.before else total
     first = query.after or max(0, last - query.limit)
     entries = history.slice(first)[: max(0, min(last - first, query.limit))]
-    views = tuple(message_view(place, entry) for place, entry in enumerate(entries, first + 1))
-    return reply(MessageList(messages=views, total=total))
+    views = tuple(build_message_view(place, entry) for place, entry in enumerate(entries, first + 1))
+    return encode_reply(MessageList(messages=views, total=total))
 
 
 async def log(call: ApiRequest) -> ApiReply:
-    query = call.query(Page)
+    query = call.get_query(Page)
     chat = await call.find_chat()
     records = await call.deps.store.read(chat, query.after, query.limit)
     events = tuple(wire.to_dict(wire.decode(chat, record)) for record in records)
-    return reply(EventPage(events=events, head=await call.deps.store.head(chat)))
+    return encode_reply(EventPage(events=events, head=await call.deps.store.read_head(chat)))
 
 
 async def export(call: ApiRequest) -> Response:
@@ -170,12 +178,14 @@ async def usage(call: ApiRequest) -> ApiReply:
     window = state.options.context_window or (info.window if info is not None else 0)
     counts = {name: getattr(state.totals, name) for name in ("usage", "turns", "tool_calls", "wall_ms")}
     is_priced = info is None or info.has_price
-    return reply(UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced))
+    return encode_reply(
+        UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced)
+    )
 
 
 async def usage_of_all(call: ApiRequest) -> ApiReply:
-    total = await call.service.chat_counts.total(owner_of(call.user))
-    return reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
+    total = await call.service.chat_counts.compute_total(get_owner(call.user))
+    return encode_reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
 
 
 TAG = "chats"

@@ -1,7 +1,7 @@
 """Routes for what is said to a chat: messages, the queue, stops, and more turns. Each is one command."""
 
-from treadle.base.types import new_id
-from treadle.frontends.server.replies import ApiReply, Problem, build_accepted, reply
+from treadle.base.types import make_id
+from treadle.frontends.server.replies import ApiReply, Problem, build_accepted, encode_reply
 from treadle.frontends.server.routes.chats import prepare_message
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.protocol import commands as c
@@ -13,44 +13,44 @@ async def carry_out(
     call: ApiRequest, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
 ) -> ApiReply:
     chat = await call.find_chat()
-    make_reply = lambda state: reply(build_accepted(state, queue_id, restore), status)  # noqa: E731
+    make_reply = lambda state: encode_reply(build_accepted(state, queue_id, restore), status)  # noqa: E731
     return await call.service.execute(chat, (command,), call.key, make_reply)
 
 
 async def send(call: ApiRequest) -> ApiReply:
-    body = call.body(SendMessage)
+    body = call.get_body(SendMessage)
     state = await call.load_state()
     if body.expand:
         await call.service.require_work(state)  # before a server of the project is asked for anything
-    queue_id = new_id("q")
+    queue_id = make_id("q")
     text, images = await prepare_message(call, body, state.options)
     return await carry_out(call, c.Send(text, body.delivery, tuple(images), queue_id, call.traceparent), queue_id)
 
 
 async def edit(call: ApiRequest) -> ApiReply:
-    seq = call.path("seq")
+    seq = call.get_path_parameter("seq")
     if not (seq.isascii() and seq.isdigit() and len(seq) < 16):
         raise Problem("bad_request", f"{seq[:40]!r} is no seq of a message.")
-    body = call.body(ReplaceMessage)
-    restore = new_id("u") if body.files else ""
+    body = call.get_body(ReplaceMessage)
+    restore = make_id("u") if body.files else ""
     return await carry_out(call, c.Edit(int(seq), body.content, body.files, restore), restore=restore)
 
 
 async def queue(call: ApiRequest) -> ApiReply:
-    return reply(QueueView(queue=(await call.load_state()).queue))
+    return encode_reply(QueueView(queue=(await call.load_state()).queue))
 
 
 async def edit_queued(call: ApiRequest) -> ApiReply:
-    queued = call.path("queued")
-    return await carry_out(call, c.EditQueued(queued, call.body(EditMessage).content), queued)
+    queued = call.get_path_parameter("queued")
+    return await carry_out(call, c.EditQueued(queued, call.get_body(EditMessage).content), queued)
 
 
 async def delete_queued(call: ApiRequest) -> ApiReply:
-    return await carry_out(call, c.DeleteQueued(call.path("queued")))
+    return await carry_out(call, c.DeleteQueued(call.get_path_parameter("queued")))
 
 
 async def promote(call: ApiRequest) -> ApiReply:
-    queued = call.path("queued")
+    queued = call.get_path_parameter("queued")
     return await carry_out(call, c.Promote(queued), queued)
 
 
@@ -63,14 +63,14 @@ async def compact(call: ApiRequest) -> ApiReply:
 
 
 async def apply(call: ApiRequest) -> ApiReply:
-    body = call.body(ApplyText)
+    body = call.get_body(ApplyText)
     return await carry_out(
         call, c.Apply(body.path or "", body.content, body.block or 0, body.patch, command=body.command)
     )
 
 
 async def extend(call: ApiRequest) -> ApiReply:
-    return await carry_out(call, c.ExtendTurns(call.body(Extension).turns))
+    return await carry_out(call, c.ExtendTurns(call.get_body(Extension).turns))
 
 
 TAG = "conversation"

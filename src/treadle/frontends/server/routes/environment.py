@@ -7,15 +7,15 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from treadle.adapters.models.registry import ModelRegistry
-from treadle.adapters.workspace.file_names import best, branch_of, file_names
+from treadle.adapters.workspace.file_names import choose_best_names, list_file_names, read_branch
 from treadle.errors import InvalidInput, ToolError
-from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.replies import ApiReply, Problem, reply
+from treadle.frontends.server.guard import get_token
+from treadle.frontends.server.replies import ApiReply, Problem, encode_reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, TICKET_S
 from treadle.library import message_expansion
-from treadle.library.model_choice import OfferedModel, model_view
-from treadle.ports.workspace import Workspace, inert
+from treadle.library.model_choice import OfferedModel, make_model_view
+from treadle.ports.workspace import Workspace, escape_name
 from treadle.protocol import http_answers as answers
 from treadle.protocol.http_queries import FileQuery, FindQuery, PathQuery, RootQuery
 from treadle.protocol.http_requests import Nothing
@@ -27,94 +27,106 @@ MOST_FOUND = 12
 
 async def models(call: ApiRequest) -> ApiReply:
     """The list of every front end: models with a key here, and those of servers on this machine. Asks no provider."""
-    default, registry = await call.service.default_model(call.user), call.deps.models
+    default, registry = await call.service.choose_default_model(call.user), call.deps.models
     if not isinstance(registry, ModelRegistry):
-        return reply(answers.ModelList(models=(model_view(OfferedModel(registry.get(default).info)),), default=default))
+        return encode_reply(
+            answers.ModelList(models=(make_model_view(OfferedModel(registry.get(default).info)),), default=default)
+        )
     views: list[answers.ModelView] = []
     for each in await call.service.agent.list_models():
         with suppress(InvalidInput):  # not open to the user
-            call.service.admission.model(call.user, each.info.ref)
-            views.append(model_view(each))
-    return reply(answers.ModelList(models=tuple(views), default=default))
+            call.service.admission.check_model(call.user, each.info.ref)
+            views.append(make_model_view(each))
+    return encode_reply(answers.ModelList(models=tuple(views), default=default))
 
 
 async def files(call: ApiRequest) -> ApiReply:
     state = await call.load_state()
-    path, workspace = call.query(PathQuery).path, await call.service.workspace(state)
+    path, workspace = call.get_query(PathQuery).path, await call.service.open_workspace(state)
     listed = await asyncio.to_thread(workspace.listdir, path)
     children = sorted(listed, key=lambda child: (child.kind != "directory", child.name))
     entries = tuple(
-        answers.FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
+        answers.FileEntry(
+            name=escape_name(child.name), kind=child.kind, target=escape_name(child.target) if child.target else ""
+        )
         for child in children
     )
-    return reply(answers.FileList(path=inert(await asyncio.to_thread(workspace.relative, path)), entries=entries))
+    return encode_reply(
+        answers.FileList(path=escape_name(await asyncio.to_thread(workspace.to_relative, path)), entries=entries)
+    )
 
 
 async def content(call: ApiRequest) -> Response:
     state = await call.load_state()
     most = call.service.limits.file
-    data = await asyncio.to_thread(_bytes, await call.service.workspace(state), call.query(FileQuery).path, most)
+    data = await asyncio.to_thread(
+        _read_bytes, await call.service.open_workspace(state), call.get_query(FileQuery).path, most
+    )
     return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
 
 
-def _bytes(workspace: Workspace, path: str, most: int) -> bytes:
+def _read_bytes(workspace: Workspace, path: str, most: int) -> bytes:
     if (file_stat := workspace.stat(path)) is None:
-        raise ToolError(f"{inert(path)} does not exist.")
+        raise ToolError(f"{escape_name(path)} does not exist.")
     if file_stat.kind == "file" and file_stat.size > most:
-        raise Problem("too_large", f"{inert(path)} is larger than {most >> 20} MiB.")
+        raise Problem("too_large", f"{escape_name(path)} is larger than {most >> 20} MiB.")
     return workspace.read_bytes(path, most)
 
 
 async def commands(call: ApiRequest) -> ApiReply:
     if "chat" in call.request.path_params:
-        options = await _usable(call)
+        options = await _load_usable_options(call)
     else:
-        options = await _options_to_come(call, call.query(RootQuery).root)
-    commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
+        options = await _make_options(call, call.get_query(RootQuery).root)
+    commands_by_name = await message_expansion.list_commands(
+        call.service.agent, options, include_own=call.user == LOCAL
+    )
     views = (
         answers.CommandView(name=each.name, description=each.description, hint=each.hint)
         for each in commands_by_name.values()
     )
-    return reply(answers.CommandList(commands=tuple(views)))
+    return encode_reply(answers.CommandList(commands=tuple(views)))
 
 
-async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
+async def _make_options(call: ApiRequest, root: str) -> ChatOptions:
     """The options of a chat that has not begun, in this project or in that of the server."""
     admission = call.service.admission
     base_options = admission.options if call.user == LOCAL else replace(admission.options, root="")
-    checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
+    checked = await asyncio.to_thread(admission.resolve_changes, call.user, {"root": root}) if root else {}
     return replace(base_options, **checked)
 
 
 async def find_files(call: ApiRequest) -> ApiReply:
     """Files by a few letters of their paths; of a chat in a world, those of the world."""
-    query = call.query(FindQuery)
+    query = call.get_query(FindQuery)
     if "chat" in call.request.path_params:
         state = await call.load_state()
-        folder = await asyncio.to_thread((await call.service.workspace(state)).directory, ".")
+        folder = await asyncio.to_thread((await call.service.open_workspace(state)).resolve_directory, ".")
     else:
-        folder = (await _options_to_come(call, query.root)).root
-    names = await asyncio.to_thread(file_names, folder) if folder else []
-    return reply(answers.FoundFiles(paths=tuple(map(inert, best(names, query.query, MOST_FOUND)))))
+        folder = (await _make_options(call, query.root)).root
+    names = await asyncio.to_thread(list_file_names, folder) if folder else []
+    return encode_reply(
+        answers.FoundFiles(paths=tuple(map(escape_name, choose_best_names(names, query.query, MOST_FOUND))))
+    )
 
 
 async def project(call: ApiRequest) -> ApiReply:
-    root = (await _options_to_come(call, call.query(RootQuery).root)).root
-    branch = await asyncio.to_thread(branch_of, root) if root else ""
-    return reply(answers.ProjectView(root=root, branch=branch))
+    root = (await _make_options(call, call.get_query(RootQuery).root)).root
+    branch = await asyncio.to_thread(read_branch, root) if root else ""
+    return encode_reply(answers.ProjectView(root=root, branch=branch))
 
 
 async def resources(call: ApiRequest) -> ApiReply:
-    options, include_own = await _usable(call), call.user == LOCAL
+    options, include_own = await _load_usable_options(call), call.user == LOCAL
     fields = ("name", "description", "media_type", "template")
     views = [
         answers.ResourceView(mention=each.typed, **{name: getattr(each, name) for name in fields})
-        for each in await message_expansion.resources(call.service.agent, options, include_own=include_own)
+        for each in await message_expansion.list_resources(call.service.agent, options, include_own=include_own)
     ]
-    return reply(answers.ResourceList(resources=tuple(views)))
+    return encode_reply(answers.ResourceList(resources=tuple(views)))
 
 
-async def _usable(call: ApiRequest) -> ChatOptions:
+async def _load_usable_options(call: ApiRequest) -> ChatOptions:
     """The options of the chat, whose project its owner may use now."""
     state = await call.load_state()
     await call.service.require_work(state)
@@ -123,11 +135,13 @@ async def _usable(call: ApiRequest) -> ChatOptions:
 
 async def me(call: ApiRequest) -> ApiReply:
     options = call.service.admission.options
-    return reply(answers.Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
+    return encode_reply(answers.Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
 
 
 async def ticket(call: ApiRequest) -> ApiReply:
-    return reply(answers.Ticket(ticket=call.service.tokens.ticket(token_of(call.request)), expires_s=TICKET_S))
+    return encode_reply(
+        answers.Ticket(ticket=call.service.tokens.make_ticket(get_token(call.request)), expires_s=TICKET_S)
+    )
 
 
 TAG = "surroundings"

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from treadle.errors import StoreError
 from treadle.frontends.server import openapi
-from treadle.frontends.server.replies import JSON, ApiReply, reply
+from treadle.frontends.server.replies import JSON, ApiReply, encode_reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.usage import MEDIA_TYPE, Labels
 from treadle.protocol.http_answers import Health
@@ -18,24 +18,24 @@ HTML = "text/html"
 
 async def healthz(_call: ApiRequest) -> ApiReply:
     """The process answers."""
-    return reply(Health(status="ok"))
+    return encode_reply(Health(status="ok"))
 
 
 async def readyz(call: ApiRequest) -> ApiReply:
     """Requests can be served: the store answers, and the server is not about to end."""
     if call.service.draining.is_set():
-        return reply(Health(status="draining"), 503)
+        return encode_reply(Health(status="draining"), 503)
     try:
         async with asyncio.timeout(READY_S):
             await call.deps.store.list(limit=1)
     except (StoreError, TimeoutError):
-        return reply(Health(status="unavailable"), 503)
-    return reply(Health(status="ok"))
+        return encode_reply(Health(status="unavailable"), 503)
+    return encode_reply(Health(status="ok"))
 
 
 async def metrics(call: ApiRequest) -> Response:
     service, deps = call.service, call.deps
-    counts = await service.chat_counts.statuses()
+    counts = await service.chat_counts.count_statuses()
     statuses: dict[Labels, float] = {(("status", status),): count for status, count in counts.items()}
     lease_count = service.worker.load if service.worker is not None else 0
     slow_readers: dict[Labels, float] = {(): service.feeds.dropped}
@@ -45,7 +45,7 @@ async def metrics(call: ApiRequest) -> Response:
         "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
         "treadle_slow_readers_total": ("Readers that lost live text because they were slow.", slow_readers),
     }
-    return Response(service.metrics.text(gauges), media_type=MEDIA_TYPE)
+    return Response(service.metrics.format_page(gauges), media_type=MEDIA_TYPE)
 
 
 async def description(call: ApiRequest) -> Response:

@@ -16,17 +16,20 @@ _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 
 
 async def output(call: ApiRequest) -> Response:
-    event = await _event(call)
+    event = await _load_event(call)
     if not isinstance(event, ExecutionComplete):
         raise Problem("not_found", "This event is no result of a tool.")
     if event.output:
         data = await call.deps.store.get_blob(event.output)
     else:
         data = (event.result or event.error).encode()
-    headers = {"accept-ranges": "bytes", "content-disposition": f'attachment; filename="output-{call.path("seq")}.txt"'}
+    headers = {
+        "accept-ranges": "bytes",
+        "content-disposition": f'attachment; filename="output-{call.get_path_parameter("seq")}.txt"',
+    }
     if not (range_header := call.request.headers.get("range", "")):
         return Response(data, headers=headers, media_type=TEXT)
-    first, last = _span(range_header, len(data))
+    first, last = _parse_range(range_header, len(data))
     if first >= len(data):
         headers["content-range"] = f"bytes */{len(data)}"
         return Response(status_code=416, headers=headers)
@@ -34,7 +37,7 @@ async def output(call: ApiRequest) -> Response:
     return Response(data[first : last + 1], 206, headers, TEXT)
 
 
-def _span(range_header: str, size: int) -> tuple[int, int]:
+def _parse_range(range_header: str, size: int) -> tuple[int, int]:
     """The first and the last byte of a range: `bytes=0-99`, `bytes=100-`, or the last ones, `bytes=-100`."""
     if (match := _RANGE.fullmatch(range_header.strip())) is None or not (match[1] or match[2]):
         raise Problem("bad_request", "Write the range as bytes=FIRST-LAST; one range, no more.")
@@ -48,7 +51,7 @@ def _span(range_header: str, size: int) -> tuple[int, int]:
 
 
 async def picture(call: ApiRequest) -> Response:
-    event, place = await _event(call), call.path("place")
+    event, place = await _load_event(call), call.get_path_parameter("place")
     images: tuple[Image, ...] = event.images if isinstance(event, UserMessage | ExecutionComplete) else ()
     if not (place.isascii() and place.isdigit() and len(place) < 5 and int(place) < len(images)):
         raise Problem("not_found", "This event has no such picture.")
@@ -58,8 +61,8 @@ async def picture(call: ApiRequest) -> Response:
     return Response(await call.deps.store.get_blob(image.blob), media_type=image.media_type)
 
 
-async def _event(call: ApiRequest) -> Event:
-    chat, seq = await call.find_chat(), call.path("seq")
+async def _load_event(call: ApiRequest) -> Event:
+    chat, seq = await call.find_chat(), call.get_path_parameter("seq")
     if seq.isascii() and seq.isdigit() and 0 < len(seq) < 16:
         for record in await call.deps.store.read(chat, int(seq) - 1, 1):
             if record.seq == int(seq):

@@ -6,7 +6,7 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.errors import ConfigError, NotFound
-from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, encode_reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL
 from treadle.protocol import commands as c
@@ -16,18 +16,18 @@ from treadle.protocol.http_requests import Nothing
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    state = await _chat(call)
+    state = await _load_chat(call)
     book = call.service.agent.rules
-    user_rules, damage = await asyncio.to_thread(book.readable) if call.user == LOCAL else ([], "")
+    user_rules, damage = await asyncio.to_thread(book.list_readable) if call.user == LOCAL else ([], "")
     rules = [(rule, "") for rule in user_rules]
     if state is not None:
         rules += [(rule, state.chat) for rule in state.options.rules]
-    views = [RuleView(rule=rule, chat=chat, used_ms=book.last_used_ms(rule.id)) for rule, chat in rules]
-    return reply(RuleList(rules=tuple(views), damage=damage))
+    views = [RuleView(rule=rule, chat=chat, used_ms=book.read_last_use_ms(rule.id)) for rule, chat in rules]
+    return encode_reply(RuleList(rules=tuple(views), damage=damage))
 
 
 async def revoke(call: ApiRequest) -> ApiReply:
-    id, state = call.path("rule"), await _chat(call)
+    id, state = call.get_path_parameter("rule"), await _load_chat(call)
     book = call.service.agent.rules
     if state is not None and any(rule.id == id for rule in state.options.rules):
         remaining_rules = [rule for rule in state.options.rules if rule.id != id]
@@ -37,7 +37,7 @@ async def revoke(call: ApiRequest) -> ApiReply:
         return response
     if call.user != LOCAL:
         raise NotFound(f"there is no rule {id[:80]!r} of yours")
-    if any(rule.id == id for rule in await asyncio.to_thread(book.all)):
+    if any(rule.id == id for rule in await asyncio.to_thread(book.list_rules)):
         await call.remember_step("revoke", NOTHING)
     try:
         await asyncio.to_thread(book.revoke, id)
@@ -48,9 +48,9 @@ async def revoke(call: ApiRequest) -> ApiReply:
     return NOTHING
 
 
-async def _chat(call: ApiRequest) -> ChatState | None:
-    chat = call.query(RuleQuery).chat
-    return await call.service.state(call.user, chat) if chat else None
+async def _load_chat(call: ApiRequest) -> ChatState | None:
+    chat = call.get_query(RuleQuery).chat
+    return await call.service.load_state(call.user, chat) if chat else None
 
 
 TAG = "actions"

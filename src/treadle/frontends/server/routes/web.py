@@ -11,15 +11,15 @@ from pathlib import Path
 import msgspec
 from starlette.responses import Response
 
-from treadle.base.types import ChatId, new_chat_id
-from treadle.chat.state import status
+from treadle.base.types import ChatId, make_chat_id
+from treadle.chat.state import compute_status
 from treadle.errors import ChatExists
 from treadle.frontends.server.connections import accepts_gzip, pack
-from treadle.frontends.server.replies import ApiReply, Problem, chat_view, reply
+from treadle.frontends.server.replies import ApiReply, Problem, build_chat_view, encode_reply
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.frontends.server.tokens import LOCAL, owner_of
+from treadle.frontends.server.tokens import LOCAL, get_owner
 from treadle.frontends.server.usage import DAY_MS
-from treadle.library.transfer import fork as fork_chat
+from treadle.library.transfer import fork_chat as fork_chat
 from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
 from treadle.protocol.http_queries import DaysQuery
 from treadle.protocol.http_requests import ForkChat, Passages, SignInCode
@@ -55,7 +55,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 @cache
-def web_page() -> Page:
+def load_web_page() -> Page:
     """The files of the page, read once. Their folder is named after their content: a browser asks for each once."""
     bodies = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
     for name in (name for name in bodies if name.endswith(".js")):
@@ -82,7 +82,7 @@ def find_imports(bodies: Mapping[str, bytes], first: str) -> list[str]:
 
 
 def _serve_part(call: ApiRequest, name: str, version: str = "") -> Response:
-    page = web_page()
+    page = load_web_page()
     if (part := page.parts.get(name)) is None:
         raise Problem("not_found", "The page has no such part.")
     headers = {"etag": part.tag, "cache-control": FOREVER if version == page.version else "no-cache"}
@@ -101,45 +101,45 @@ async def page(call: ApiRequest) -> Response:
 
 
 async def page_part(call: ApiRequest) -> Response:
-    return _serve_part(call, call.path("name"))
+    return _serve_part(call, call.get_path_parameter("name"))
 
 
 async def kept_part(call: ApiRequest) -> Response:
-    return _serve_part(call, call.path("name"), call.path("version"))
+    return _serve_part(call, call.get_path_parameter("name"), call.get_path_parameter("version"))
 
 
 async def sign_in(call: ApiRequest) -> ApiReply:
-    token = await asyncio.to_thread(call.service.sign_in.redeem, call.body(SignInCode).code)
-    return reply(SignedIn(token=token, user=LOCAL), 201)
+    token = await asyncio.to_thread(call.service.sign_in.redeem, call.get_body(SignInCode).code)
+    return encode_reply(SignedIn(token=token, user=LOCAL), 201)
 
 
 async def render(call: ApiRequest) -> ApiReply:
-    make, passages = call.service.rendering.html, call.body(Passages).passages
+    make, passages = call.service.rendering.render_html, call.get_body(Passages).passages
     fragments = [await make(p.kind, p.text, p.language, split=p.split, numbered=p.numbered) for p in passages]
-    return reply(Rendered(html=tuple(fragments)))
+    return encode_reply(Rendered(html=tuple(fragments)))
 
 
 async def fork(call: ApiRequest) -> ApiReply:
-    body, deps = call.body(ForkChat), call.deps
+    body, deps = call.get_body(ForkChat), call.deps
     chat = await call.find_chat()
-    changes = call.service.admission.change(call.user, {"model": body.model} if body.model else {})
+    changes = call.service.admission.resolve_changes(call.user, {"model": body.model} if body.model else {})
     if body.model:
         deps.models.get(body.model)
     now_ms = deps.clock.now_ms()
-    id = ChatId(call.key.own_id("c", now_ms)) if call.key is not None else new_chat_id()
+    id = ChatId(call.key.make_id("c", now_ms)) if call.key is not None else make_chat_id()
     with suppress(ChatExists):  # the same request has made it
         await fork_chat(deps.store, chat, body.seq, changes, clock=deps.clock, copy=id)
     copy = await deps.log.load(id)
-    response = reply(chat_view(copy, status(copy)), 201)
+    response = encode_reply(build_chat_view(copy, compute_status(copy)), 201)
     await call.remember(response)
     return response
 
 
 async def usage_by_day(call: ApiRequest) -> ApiReply:
-    since = call.deps.clock.now_ms() - (call.query(DaysQuery).days - 1) * DAY_MS
-    daily_usage = await call.service.usage_history.days(owner_of(call.user), since)
+    since = call.deps.clock.now_ms() - (call.get_query(DaysQuery).days - 1) * DAY_MS
+    daily_usage = await call.service.usage_history.list_days(get_owner(call.user), since)
     rows = (UsageRow(day=day, model=model, **msgspec.structs.asdict(spent)) for day, model, spent in daily_usage)
-    return reply(UsageDays(rows=tuple(rows)))
+    return encode_reply(UsageDays(rows=tuple(rows)))
 
 
 TAG = "web app"

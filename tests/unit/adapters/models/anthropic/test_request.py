@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.adapters.models.anthropic import MARK, AnthropicEncoder
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.transcript import repair
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
@@ -35,7 +35,7 @@ MARKED = {"type": "ephemeral"}
 
 
 def body(request: ModelRequest, encoder: AnthropicEncoder | None = None) -> bytes:
-    return (encoder or AnthropicEncoder(REF)).body({"model": "m", "max_tokens": 9}, request)
+    return (encoder or AnthropicEncoder(REF)).encode_body({"model": "m", "max_tokens": 9}, request)
 
 
 def encode_request(entries: Sequence[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "") -> dict[str, Any]:
@@ -59,7 +59,7 @@ def messages(*entries: Entry) -> list[tuple[str, list[Any]]]:
 def turn(number: int, *calls: tuple[str, str], text: str = "", thinking: Sequence[Thinking] = ()) -> list[Entry]:
     """An answer with (id, arguments) calls, and its results."""
     tool_requests = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        ToolRequest(make_call_key(number, at), "read_file", arguments, call_id)
         for at, (call_id, arguments) in enumerate(calls)
     )
     results = tuple(ToolResult(call.call, f"r{call.call}") for call in tool_requests)
@@ -121,8 +121,8 @@ def test_blank_text_is_not_sent() -> None:
     turns = messages(UserEntry("a"), AssistantEntry(1, " \n"), UserEntry(""), UserEntry("b"))
     assert turns == [("user", ["a", "b"])]
     assert encode_request([UserEntry("a")], system=" \n").keys() == {"model", "max_tokens", "tools", "messages"}
-    answer = AssistantEntry(1, "", (), (ToolRequest(call_key(1, 0), "f", "{}", "i"),))
-    results = ResultsEntry(1, (ToolResult(call_key(1, 0), "", False),))
+    answer = AssistantEntry(1, "", (), (ToolRequest(make_call_key(1, 0), "f", "{}", "i"),))
+    results = ResultsEntry(1, (ToolResult(make_call_key(1, 0), "", False),))
     assert messages(UserEntry("a"), answer, results)[-1] == (
         "user",
         [{"type": "tool_result", "tool_use_id": "i", "content": "(no output)", "is_error": True}],
@@ -147,7 +147,7 @@ def test_broken_calls_do_not_break_the_chat() -> None:  # fault 10
     names = ["", "a b.c", "x" * 200, "grüße"]
     texts = ["{oops", "[1]", '{"a": ' + "[" * 5000, '{"path":"\ud800"}']
     calls = tuple(
-        ToolRequest(call_key(1, at), name, text, f"i{at}")
+        ToolRequest(make_call_key(1, at), name, text, f"i{at}")
         for at, (name, text) in enumerate(zip(names, texts, strict=True))
     )
     results = ResultsEntry(1, tuple(ToolResult(call.call, "\ud800 no") for call in calls))
@@ -248,7 +248,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:  # L-21
         raw = body(ModelRequest("s", entries, TOOLS, memo=memo), encoder).replace(MARK, b"")
         assert raw.startswith(last)
         last = raw.removesuffix(b"}]}]}")
-        pieces_again = list(memo.pieces(entries, lambda: lambda entry: b"encoded again"))
+        pieces_again = list(memo.encode_pieces(entries, lambda: lambda entry: b"encoded again"))
         assert len(pieces_again) > len(pieces)
         assert all(a is b for a, b in zip(pieces, pieces_again, strict=False))
         pieces = pieces_again
@@ -308,7 +308,7 @@ texts = st.sampled_from(["", " ", "a", "ü\n", "\ud800", '"}]', MARK.decode()])
 places = st.sampled_from(["", "0,1", "1,0", "3,3"])
 blocks = st.builds(build_thinking, st.sampled_from(["", "hm"]), places, st.sampled_from([REF, "other:x"]))
 requests = st.builds(
-    lambda name, arguments, call_id: ToolRequest(call_key(0, 0), name, arguments, call_id),
+    lambda name, arguments, call_id: ToolRequest(make_call_key(0, 0), name, arguments, call_id),
     st.sampled_from(["read_file", "", "a.b"]),
     st.sampled_from(["{}", "", "{", "null", '{"a":1}']),
     st.sampled_from(["", "i", "j", "?"]),
@@ -320,11 +320,13 @@ def place_entry(entry: Entry, at: int) -> Entry:
     match entry:
         case AssistantEntry(calls=calls):
             renumbered_calls = tuple(
-                msgspec.structs.replace(call, call=call_key(at, i)) for i, call in enumerate(calls)
+                msgspec.structs.replace(call, call=make_call_key(at, i)) for i, call in enumerate(calls)
             )
             return msgspec.structs.replace(entry, turn=at, calls=renumbered_calls)
         case ResultsEntry(results=results):
-            named_results = tuple(msgspec.structs.replace(r, call=call_key(at - 1, i)) for i, r in enumerate(results))
+            named_results = tuple(
+                msgspec.structs.replace(r, call=make_call_key(at - 1, i)) for i, r in enumerate(results)
+            )
             return ResultsEntry(at - 1, named_results)
         case _:
             return entry
@@ -341,7 +343,7 @@ entries_of = st.lists(
         ),
         st.builds(
             lambda items: ResultsEntry(0, tuple(items)),
-            st.lists(st.builds(ToolResult, st.just(call_key(0, 0)), texts, st.booleans()), max_size=3),
+            st.lists(st.builds(ToolResult, st.just(make_call_key(0, 0)), texts, st.booleans()), max_size=3),
         ),
     ),
     max_size=8,

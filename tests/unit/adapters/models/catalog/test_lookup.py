@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.models.catalog.lookup import KEYS, OUTPUT_CAP, Catalogue, find, known_names, look_up
+from treadle.adapters.models.catalog.lookup import KEYS, OUTPUT_CAP, Catalogue, find, list_known_names, look_up
 from treadle.adapters.models.catalog.table import LISTED, MAKERS, TABLES
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import ConfigError
@@ -27,7 +27,7 @@ def test_every_row_can_be_used(provider: str) -> None:
             info = look_up(provider, name)
             assert info.ref == f"{provider}:{name}"
             assert 0 < info.max_output <= min(OUTPUT_CAP, info.window)
-    assert set(known_names(provider)) <= set(TABLES[provider])
+    assert set(list_known_names(provider)) <= set(TABLES[provider])
     assert set(MAKERS.values()) <= set(TABLES)
     assert set(LISTED) <= set(TABLES)
 
@@ -134,9 +134,9 @@ def test_the_users_file_says_otherwise_and_adds(tmp_path: Path) -> None:
     assert mine == ModelInfo("vllm", "my-model", 65_536, 50_000, 0.5, 0.5, 0.0, 0.7, False, True, True)
     assert catalogue.look_up("lmstudio", "any").window == 16_384
     assert catalogue.look_up("openai", "gpt-4o") == look_up("openai", "gpt-4o")
-    assert catalogue.names("vllm") == ["my-model"]
-    assert catalogue.names("lmstudio") == []
-    assert catalogue.names("openai") == known_names("openai")
+    assert catalogue.list_names("vllm") == ["my-model"]
+    assert catalogue.list_names("lmstudio") == []
+    assert catalogue.list_names("openai") == list_known_names("openai")
     assert catalogue.warnings == ()
 
 

@@ -15,14 +15,14 @@ from treadle.adapters.models.copilot import (
     GITHUB_API_URL,
     CopilotEndpoint,
     ask_gh,
+    choose_base_url,
     list_models,
     make_model,
-    models_at,
 )
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.models.wire.http import Http
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
@@ -167,11 +167,11 @@ async def test_tokens_that_are_not_exchanged_are_used_as_they_are(refusal: tuple
     ],
 )
 def test_where_the_models_are(api: str, endpoint: str, expected: str) -> None:
-    assert models_at(api, endpoint) == expected
+    assert choose_base_url(api, endpoint) == expected
 
 
 async def test_who_asks_is_said() -> None:
-    results = ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),))
+    results = ResultsEntry(1, (ToolResult(make_call_key(1, 0), "r"),))
     with FakeCopilot([Reply(calls=[("read_file", {})]), Reply(text="done")] * 5, in_order=True) as fake:
         client = Service(fake.env)
         first = await ask(client.model)
@@ -196,7 +196,7 @@ async def test_a_model_that_speaks_only_responses() -> None:  # M-05, M-10
         answer = await ask(model, ModelRequest("s", entries, TOOLS, memo=memo))
         entries += [
             AssistantEntry(1, answer.text, answer.thinking, answer.requests),
-            ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),)),
+            ResultsEntry(1, (ToolResult(make_call_key(1, 0), "r"),)),
         ]
         assert (await ask(model, ModelRequest("s", entries, TOOLS, memo=memo))).text == "done"
         await registry.close()
@@ -216,7 +216,7 @@ async def test_sealed_thinking_goes_back_and_is_left_out_when_it_is_refused() ->
         answer = await ask(client.model, ModelRequest("", entries, TOOLS, memo=memo))
         entries += [
             AssistantEntry(1, answer.text, answer.thinking, answer.requests),
-            ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),)),
+            ResultsEntry(1, (ToolResult(make_call_key(1, 0), "r"),)),
         ]
         assert (await ask(client.model, ModelRequest("", entries, TOOLS, memo=memo))).text == "done"
         assert (await ask(client.model, ModelRequest("", entries, TOOLS, memo=memo))).text == "more"
@@ -288,7 +288,7 @@ async def test_a_gh_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_which_variable_comes_first(tmp_path: Path) -> None:
     async def find_token(env: Mapping[str, str]) -> tuple[str, str]:
-        key, source = await CopilotEndpoint(env, Http())._github()
+        key, source = await CopilotEndpoint(env, Http())._require_github_key()
         return key.reveal(), source
 
     env = {"GITHUB_TOKEN": "c", "GH_TOKEN": "b", "COPILOT_GITHUB_TOKEN": "a", **program(tmp_path, "echo d")}

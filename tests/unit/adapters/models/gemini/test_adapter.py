@@ -10,7 +10,7 @@ from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.catalog.lookup import look_up
 from treadle.adapters.models.gemini.adapter import STAND_IN, Gemini
 from treadle.adapters.models.registry import ModelRegistry
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -34,7 +34,7 @@ async def ask(model: Gemini, request: ModelRequest | None = None) -> tuple[Model
 
 
 def history(opaque: str = "", model: str = THINKER.ref) -> list[Entry]:
-    call = ToolRequest(call_key(1, 0), "read_file", "{}", "i")
+    call = ToolRequest(make_call_key(1, 0), "read_file", "{}", "i")
     thinking = (Thinking("", opaque, model),) if opaque else ()
     return [UserEntry("go"), AssistantEntry(1, "", thinking, (call,)), ResultsEntry(1, (ToolResult(call.call, "r"),))]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.adapters.models.gemini.adapter import STAND_IN, GeminiEncoder, GeminiReader
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler
 from treadle.chat.transcript import repair
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -36,7 +36,7 @@ SIGNED = ("s1", "s2", "s3", "s4", "CgA/+==")
 
 
 def body(request: ModelRequest, encoder: GeminiEncoder | None = None) -> bytes:
-    return (encoder or GeminiEncoder(REF)).body({"maxOutputTokens": 9}, request)
+    return (encoder or GeminiEncoder(REF)).encode_body({"maxOutputTokens": 9}, request)
 
 
 def encode_request(
@@ -60,7 +60,7 @@ def contents(*entries: Entry) -> list[tuple[str, list[Any]]]:
 def turn(number: int, *calls: tuple[str, str], text: str = "", thinking: Sequence[Thinking] = ()) -> list[Entry]:
     """An answer with (id, arguments) calls, and its results."""
     tool_requests = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        ToolRequest(make_call_key(number, at), "read_file", arguments, call_id)
         for at, (call_id, arguments) in enumerate(calls)
     )
     results_entry = ResultsEntry(number, tuple(ToolResult(call.call, f"result {call.call}") for call in tool_requests))
@@ -77,7 +77,7 @@ ON_CALL = '[2,0,{"on":"call","thoughtSignature":"CgA/+=="}]'
 
 def test_the_shape() -> None:
     entries = [UserEntry("go"), *turn(1, ("i", '{ "path": "ä" }'), text="ok", thinking=[signature(ON_CALL, "hm")])]
-    entries[-1] = ResultsEntry(1, (ToolResult(call_key(1, 0), "no such file", success=False),))
+    entries[-1] = ResultsEntry(1, (ToolResult(make_call_key(1, 0), "no such file", success=False),))
     raw = body(ModelRequest("Be brief.", entries, TOOLS))
     assert complaint(raw, SIGNED, strict=True) == ""
     assert msgspec.json.decode(raw) == {
@@ -120,7 +120,7 @@ def test_the_shape() -> None:
 
 
 def test_no_tools_no_system_and_no_parameters_are_not_sent() -> None:
-    raw = GeminiEncoder(REF).body({}, ModelRequest(" \n", [UserEntry("hi")]))
+    raw = GeminiEncoder(REF).encode_body({}, ModelRequest(" \n", [UserEntry("hi")]))
     assert raw == b'{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}'
 
 
@@ -167,7 +167,7 @@ def test_ids_are_sent_where_all_of_a_turn_can_be_and_no_others() -> None:  # M-0
 
 def test_broken_calls_do_not_break_the_chat() -> None:  # fault 10
     calls = tuple(
-        ToolRequest(call_key(1, at), name, arguments)
+        ToolRequest(make_call_key(1, at), name, arguments)
         for at, (name, arguments) in enumerate([("", "{"), ("9 lives", "[1]"), ("-x", ""), ("ok", '{"\ud800":1}')])
     )
     results = ResultsEntry(1, tuple(ToolResult(call.call, "\ud800") for call in calls))
@@ -291,7 +291,7 @@ opaques = st.sampled_from(
     ]
 )
 requests = st.builds(
-    lambda name, arguments, call_id: ToolRequest(call_key(0, 0), name, arguments, call_id),
+    lambda name, arguments, call_id: ToolRequest(make_call_key(0, 0), name, arguments, call_id),
     st.sampled_from(["read_file", "", "a.b", "9"]),
     st.sampled_from(["{}", "", "{", "null", '{"a":1}']),
     st.sampled_from(["", "i", "j", "?"]),
@@ -303,11 +303,13 @@ def place_entry(entry: Entry, at: int) -> Entry:
     match entry:
         case AssistantEntry(calls=calls):
             renumbered_calls = tuple(
-                msgspec.structs.replace(call, call=call_key(at, i)) for i, call in enumerate(calls)
+                msgspec.structs.replace(call, call=make_call_key(at, i)) for i, call in enumerate(calls)
             )
             return msgspec.structs.replace(entry, turn=at, calls=renumbered_calls)
         case ResultsEntry(results=results):
-            named_results = tuple(msgspec.structs.replace(r, call=call_key(at - 1, i)) for i, r in enumerate(results))
+            named_results = tuple(
+                msgspec.structs.replace(r, call=make_call_key(at - 1, i)) for i, r in enumerate(results)
+            )
             return ResultsEntry(at - 1, named_results)
         case _:
             return entry
@@ -324,7 +326,7 @@ entries_of = st.lists(
         ),
         st.builds(
             lambda items: ResultsEntry(0, tuple(items)),
-            st.lists(st.builds(ToolResult, st.just(call_key(0, 0)), texts, st.booleans()), max_size=3),
+            st.lists(st.builds(ToolResult, st.just(make_call_key(0, 0)), texts, st.booleans()), max_size=3),
         ),
     ),
     max_size=8,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from treadle.adapters.models.gemini.adapter import GeminiEncoder
 from treadle.adapters.models.gemini.schema import reduce_schema
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
@@ -24,7 +24,7 @@ def find_complaint(schema: dict[str, Any]) -> str:
     encoder = GeminiEncoder("gemini:x")
     encoder.change(reduced=True)
     return complaint(
-        encoder.body({}, ModelRequest("", [UserEntry("a")], (ToolSpec("f", "", schema),))), (), strict=False
+        encoder.encode_body({}, ModelRequest("", [UserEntry("a")], (ToolSpec("f", "", schema),))), (), strict=False
     )
 
 
@@ -165,7 +165,9 @@ def test_any_schema_becomes_one_that_is_taken(schema: dict[str, Any]) -> None:
 
 
 def test_the_tools_of_treadle_are_taken_reduced() -> None:
-    tools = builtins(ToolContext(lambda root: pytest.fail("no files are needed to tell of a tool"), MemoryStore()))
+    tools = make_builtin_tools(
+        ToolContext(lambda root: pytest.fail("no files are needed to tell of a tool"), MemoryStore())
+    )
     assert len(tools) > 5
     for tool in tools:
         assert find_complaint(tool.spec.parameters) == ""

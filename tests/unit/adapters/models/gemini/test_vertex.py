@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from treadle.adapters.models.gemini import vertex
-from treadle.adapters.models.gemini.vertex import address_of
+from treadle.adapters.models.gemini.vertex import build_address
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
@@ -51,7 +51,7 @@ def printer(path: Path, *tokens: str, code: int = 0) -> str:
     ],
 )
 def test_addresses(location: str, address: str) -> None:
-    assert address_of(location) == address
+    assert build_address(location) == address
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from treadle.adapters.models.local.prompt import answer_schema, reply_name
+from treadle.adapters.models.local.prompt import build_answer_schema, choose_reply_name
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
@@ -34,7 +34,7 @@ def arguments_of(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def clean_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    return arguments_of(answer_schema([ToolSpec("t", parameters=parameters)]), "t")
+    return arguments_of(build_answer_schema([ToolSpec("t", parameters=parameters)]), "t")
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def clean_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_an_answer_is_a_reply_or_a_call_that_fits(answer: dict[str, Any], fits: bool) -> None:
-    assert jsonschema_rs.is_valid(answer_schema([READ]), answer) is fits
+    assert jsonschema_rs.is_valid(build_answer_schema([READ]), answer) is fits
 
 
 def test_the_name_comes_first_so_that_it_decides() -> None:
-    choices = answer_schema([READ])["anyOf"]
+    choices = build_answer_schema([READ])["anyOf"]
     assert choices
     for choice in choices:
         assert list(choice["properties"]) == ["name", "arguments"]
@@ -66,14 +66,15 @@ def test_the_name_comes_first_so_that_it_decides() -> None:
 
 def test_a_tool_called_reply_keeps_its_name() -> None:
     tools = [ToolSpec("reply"), ToolSpec("reply_")]
-    assert reply_name(tools) == "reply__"
-    names = [choice["properties"]["name"]["const"] for choice in answer_schema(tools)["anyOf"]]
+    assert choose_reply_name(tools) == "reply__"
+    names = [choice["properties"]["name"]["const"] for choice in build_answer_schema(tools)["anyOf"]]
     assert names == ["reply__", "reply", "reply_"]
 
 
 def test_a_tool_that_is_withheld_cannot_be_called() -> None:  # L-10
     names = [
-        choice["properties"]["name"]["const"] for choice in answer_schema([READ, ToolSpec("t")], {"read"})["anyOf"]
+        choice["properties"]["name"]["const"]
+        for choice in build_answer_schema([READ, ToolSpec("t")], {"read"})["anyOf"]
     ]
     assert names == ["reply", "t"]
 
@@ -82,11 +83,11 @@ def test_a_tool_that_is_withheld_cannot_be_called() -> None:  # L-10
 def test_words_that_are_withheld_are_left_only_where_nothing_can_be_called(
     withheld: set[str], names: list[str]
 ) -> None:  # L-16
-    assert [choice["properties"]["name"]["const"] for choice in answer_schema([READ], withheld)["anyOf"]] == names
+    assert [choice["properties"]["name"]["const"] for choice in build_answer_schema([READ], withheld)["anyOf"]] == names
 
 
 def test_without_tools_there_is_only_the_reply() -> None:
-    assert len(answer_schema([])["anyOf"]) == 1
+    assert len(build_answer_schema([])["anyOf"]) == 1
 
 
 @pytest.mark.parametrize("parameters", [{}, {"type": "object"}, {"type": "string"}, {"properties": "nonsense"}])
@@ -152,19 +153,19 @@ def test_definitions_of_two_tools_do_not_meet() -> None:
         }
 
     tools = [ToolSpec("a", parameters=with_node("array")), ToolSpec("b", parameters=with_node("string"))]
-    schema = answer_schema(tools)
+    schema = build_answer_schema(tools)
     assert schema["$defs"]["t0_Node"] == {"type": "array", "items": {"$ref": "#/$defs/t0_Node"}}
     assert jsonschema_rs.is_valid(schema, {"name": "a", "arguments": {"node": [[], [[]]]}})
     assert not jsonschema_rs.is_valid(schema, {"name": "a", "arguments": {"node": "text"}})
     assert jsonschema_rs.is_valid(schema, {"name": "b", "arguments": {"node": "text"}})
     elsewhere = ToolSpec("c", parameters=with_node("odd"))
-    assert arguments_of(answer_schema([elsewhere]), "c")["properties"]["node"] == {}
+    assert arguments_of(build_answer_schema([elsewhere]), "c")["properties"]["node"] == {}
 
 
 def test_a_property_that_says_itself_that_it_is_required_breaks_nothing() -> None:
     """So schemas of the third draft have it, and those of some MCP servers."""
     parameters = {"type": "object", "properties": {"path": {"type": "string", "required": True}}}
-    arguments = arguments_of(answer_schema([ToolSpec("read", parameters=parameters)]), "read")
+    arguments = arguments_of(build_answer_schema([ToolSpec("read", parameters=parameters)]), "read")
     assert arguments["properties"] == {"path": {"type": "string"}}
 
 
@@ -181,8 +182,8 @@ def test_the_builtin_tools_lose_nothing_that_matters() -> None:
     """Arguments that fit the grammar fit the tool: every keyword of the built-in schemas is kept, or says nothing about
     what is valid."""
     says_nothing = {"description", "default", "title"}
-    tools = Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
-    schema = answer_schema(tools)
+    tools = Tools(make_builtin_tools(ToolContext(Root, MemoryStore())), []).list_specs(ChatOptions(root="/"))
+    schema = build_answer_schema(tools)
     words = re.compile(r"'([a-zA-Z$]+)':")
     for tool in tools:
         missing_words = set(words.findall(str(tool.parameters))) - set(

@@ -17,10 +17,10 @@ import pytest_asyncio
 from tests.faults.chance import SOAK, some
 from tests.unit.adapters.models.local.real import has_exited, small_model
 from treadle.adapters.models.local.model import LocalModel
-from treadle.adapters.models.local.prompt import answer_schema
+from treadle.adapters.models.local.prompt import build_answer_schema
 from treadle.adapters.models.local.weights import find_library
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.thorough(one_of=12)
 
 TOOLS = tuple(
     tool
-    for tool in Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
+    for tool in Tools(make_builtin_tools(ToolContext(Root, MemoryStore())), []).list_specs(ChatOptions(root="/"))
     if tool.name not in ("update_plan", "edit_file")
 )
 SYSTEM = "You work in a project."
@@ -233,7 +233,7 @@ async def test_a_schema_that_is_hard_still_binds(loaded_model: LocalModel) -> No
         "required": ["kind", "when"],
         "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
     }
-    schema = answer_schema([ToolSpec("make_thing", parameters=parameters)])
+    schema = build_answer_schema([ToolSpec("make_thing", parameters=parameters)])
     schema["anyOf"] = schema["anyOf"][1:]  # it may not speak: whether it does is its own choice
     body = {"messages": [{"role": "user", "content": "Hello!"}], "stream": True, "max_tokens": 32, "temperature": 0}
     written_text = ""

@@ -3,7 +3,7 @@
 import json
 
 from treadle.adapters.models.local.prompt import LEFT_OUT, OLD_RESULT_CHARS, build
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.protocol.content import AssistantEntry, Entry, Image, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 
@@ -20,7 +20,7 @@ ROOM = 4_000
 
 
 def turn(number: int, result: str) -> list[Entry]:
-    key = call_key(number, 0)
+    key = make_call_key(number, 0)
     call = ToolRequest(key, "read", json.dumps({"path": f"file{number}"}))
     return [AssistantEntry(number, calls=(call,)), ResultsEntry(number, (ToolResult(key, result),))]
 
@@ -72,7 +72,7 @@ def test_a_last_answer_without_tools_keeps_the_form() -> None:
 
 
 def test_arguments_that_are_no_json_do_not_break_it() -> None:
-    broken = ToolRequest(call_key(1, 0), "read", '{"path": ')
+    broken = ToolRequest(make_call_key(1, 0), "read", '{"path": ')
     last_message = build("", [UserEntry("Hi."), AssistantEntry(1, calls=(broken,))], [READ], ROOM).messages[-1]
     assert last_message.content == '{"name": "read", "arguments": {}}'
 

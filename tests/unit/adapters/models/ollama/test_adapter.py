@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.capability_ladder import Ladder
-from treadle.adapters.models.ollama import BASE_URL, OllamaChat, base_url
+from treadle.adapters.models.ollama import BASE_URL, OllamaChat, parse_base_url
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.base.stream_server import start_stream_server
 from treadle.chat.assembly import Assembler, ModelAnswer
@@ -352,13 +352,13 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
     ],
 )
 def test_hosts(host: str, url: str) -> None:
-    assert base_url(host) == url
+    assert parse_base_url(host) == url
 
 
 @pytest.mark.parametrize("host", ["ftp://x", "x:port", "x:99999", "a b", "user@host", "http://[::1"])
 def test_what_is_no_host(host: str) -> None:
     with pytest.raises(ConfigError, match="OLLAMA_HOST is "):
-        base_url(host)
+        parse_base_url(host)
 
 
 def make_plain_model(**env: str) -> OllamaChat:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from treadle.adapters.models.ollama import OllamaEncoder
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -28,7 +28,8 @@ TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path
 def turn(number: int, *calls: tuple[str, str], name: str = "read_file") -> list[Entry]:
     """An assistant entry with (id, arguments) calls, and its results."""
     tool_requests = tuple(
-        ToolRequest(call_key(number, at), name, arguments, call_id) for at, (call_id, arguments) in enumerate(calls)
+        ToolRequest(make_call_key(number, at), name, arguments, call_id)
+        for at, (call_id, arguments) in enumerate(calls)
     )
     results = tuple(ToolResult(call.call, f"r{at}") for at, call in enumerate(tool_requests))
     return [
@@ -41,7 +42,9 @@ def encode_entries(
     entries: list[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "", memo: Memo | None = None
 ) -> bytes:
     """The request, which the fake server must take as the real one would."""
-    body = OllamaEncoder("ollama:m").body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
+    body = OllamaEncoder("ollama:m").encode_body(
+        {"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo())
+    )
     refusal = OllamaApi().answer_other_request("POST", "/api/chat", {}, body)
     assert refusal is None, refusal
     return body

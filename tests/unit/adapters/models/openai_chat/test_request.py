@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from treadle.adapters.models.openai_chat.adapter import ChatEncoder
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.ports.model import Encode, Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -27,7 +27,7 @@ TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path
 def turn(number: int, *calls: tuple[str, str], size: int = 1) -> list[Entry]:
     """An assistant entry with (id, arguments) calls, and its results."""
     tool_requests = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        ToolRequest(make_call_key(number, at), "read_file", arguments, call_id)
         for at, (call_id, arguments) in enumerate(calls)
     )
     results = tuple(ToolResult(call.call, "r" * size) for call in tool_requests)
@@ -40,7 +40,7 @@ def turn(number: int, *calls: tuple[str, str], size: int = 1) -> list[Entry]:
 def messages(
     entries: list[Entry], memo: Memo | None = None, encoder: ChatEncoder | None = None
 ) -> list[dict[str, Any]]:
-    body = (encoder or ChatEncoder()).body({"model": "m"}, ModelRequest("", entries, TOOLS, memo=memo or Memo()))
+    body = (encoder or ChatEncoder()).encode_body({"model": "m"}, ModelRequest("", entries, TOOLS, memo=memo or Memo()))
     message_list: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
     return message_list
 
@@ -60,7 +60,7 @@ def check_ids(message_list: list[dict[str, Any]]) -> list[str]:
 
 def test_the_shape() -> None:
     entries = [UserEntry("go"), *turn(1, ("i1", '{"path": "a"}'), ("i2", "{}")), AssistantEntry(2, "done")]
-    body = ChatEncoder().body({"model": "m"}, ModelRequest("be good", entries, TOOLS))
+    body = ChatEncoder().encode_body({"model": "m"}, ModelRequest("be good", entries, TOOLS))
     assert msgspec.json.decode(body) == {
         "model": "m",
         "tools": [
@@ -93,7 +93,7 @@ def test_sealed_thinking_goes_back_to_its_own_model_byte_exact() -> None:  # M-1
     sealed = '{"reasoning_opaque":"gA\\/==" ,"reasoning_text":"hm"}'
     block = Thinking("hm", sealed, "copilot:m")
     entries: list[Entry] = [AssistantEntry(1, "so", (block, Thinking("plain", "", "copilot:m")))]
-    body = ChatEncoder("copilot:m").body({"model": "m"}, ModelRequest("", entries))
+    body = ChatEncoder("copilot:m").encode_body({"model": "m"}, ModelRequest("", entries))
     assert sealed[1:].encode() in body
     assert msgspec.json.decode(body)["messages"][0] == {
         "role": "assistant",
@@ -102,11 +102,11 @@ def test_sealed_thinking_goes_back_to_its_own_model_byte_exact() -> None:  # M-1
         "reasoning_text": "hm",
     }
     for other_ref in ("copilot:n", ""):
-        assert b"reasoning" not in ChatEncoder(other_ref).body({}, ModelRequest("", entries))
+        assert b"reasoning" not in ChatEncoder(other_ref).encode_body({}, ModelRequest("", entries))
 
 
 def test_no_tools_no_key() -> None:
-    request_body = msgspec.json.decode(ChatEncoder().body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
+    request_body = msgspec.json.decode(ChatEncoder().encode_body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
     assert sorted(request_body) == ["messages", "model"]
 
 
@@ -119,7 +119,7 @@ def test_each_request_begins_with_the_one_before(fresh: bool) -> None:  # L-21
         entries += turn(number, ("same" if number % 3 else f"i{number}", "{}"))
         if fresh:  # another process, after a kill
             memo, encoder = Memo(), ChatEncoder()
-        body = encoder.body({"model": "m"}, ModelRequest("system", list(entries), TOOLS, memo=memo))
+        body = encoder.encode_body({"model": "m"}, ModelRequest("system", list(entries), TOOLS, memo=memo))
         assert body.startswith(last_body.removesuffix(b"]}"))
         last_body = body
 
@@ -134,7 +134,7 @@ def test_ids_stay_paired_when_history_is_cut_or_a_result_is_masked() -> None:  #
     memo, encoder = Memo(), ChatEncoder()
     first, second = turn(1, ("same", "{}")), turn(2, ("same", "{}"))
     assert check_ids(messages([*first, *second], memo, encoder)) == ["same", "t00002000"]
-    masked = ResultsEntry(2, (ToolResult(call_key(2, 0), "[masked]"),))
+    masked = ResultsEntry(2, (ToolResult(make_call_key(2, 0), "[masked]"),))
     assert check_ids(messages([second[0], masked], memo, encoder)) == ["same"]
     assert check_ids(messages([*first, second[0], masked], memo, encoder)) == ["same", "t00002000"]
 
@@ -152,7 +152,7 @@ def test_good_arguments_go_back_byte_exact() -> None:
 
 
 def test_odd_entries() -> None:
-    nameless = AssistantEntry(1, "", (), (ToolRequest(call_key(1, 0), "", "{}", "i"),))
+    nameless = AssistantEntry(1, "", (), (ToolRequest(make_call_key(1, 0), "", "{}", "i"),))
     entries: list[Entry] = [UserEntry("half \udc80 pair", images=(Image("image/png", "0" * 64),)), nameless]
     user, assistant = messages(entries)
     assert user["content"].startswith("half ? pair\n[an image (image/png)")
@@ -165,7 +165,7 @@ class CountingMemo(Memo):
         super().__init__()
         self.encoded: list[Entry] = []
 
-    def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
+    def encode_pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
         def counting() -> Encode:
             encode = begin()
 
@@ -175,7 +175,7 @@ class CountingMemo(Memo):
 
             return record_and_encode
 
-        return super().pieces(entries, counting)
+        return super().encode_pieces(entries, counting)
 
 
 def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
@@ -184,13 +184,15 @@ def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
     for number in range(1, 50):
         entries += turn(number, (f"i{number}", '{"path": "a"}'))
         memo.encoded.clear()
-        encoder.body({"model": "m"}, ModelRequest("s", entries, TOOLS, memo=memo))
+        encoder.encode_body({"model": "m"}, ModelRequest("s", entries, TOOLS, memo=memo))
         assert memo.encoded == (entries if number == 1 else entries[-2:])
 
 
 def test_a_conversation_that_was_cut_is_encoded_anew() -> None:  # L-09, L-19
     memo, encoder = Memo(), ChatEncoder()
     old_entries: list[Entry] = [UserEntry("one"), *turn(1, ("i", "{}")), UserEntry("two")]
-    encoder.body({}, ModelRequest("", old_entries, memo=memo))
+    encoder.encode_body({}, ModelRequest("", old_entries, memo=memo))
     new_entries: list[Entry] = [UserEntry("one"), UserEntry("other")]
-    assert encoder.body({}, ModelRequest("", new_entries, memo=memo)) == encoder.body({}, ModelRequest("", new_entries))
+    assert encoder.encode_body({}, ModelRequest("", new_entries, memo=memo)) == encoder.encode_body(
+        {}, ModelRequest("", new_entries)
+    )

@@ -9,7 +9,7 @@ from tests.unit.adapters.models.loopback import Exchange, event, serving
 from treadle.adapters.models.catalog.lookup import look_up
 from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.registry import ModelRegistry
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -59,7 +59,7 @@ async def test_reasoning_returns_to_the_model_that_thought_it_and_to_no_other() 
         other_model = OpenAIResponses(TALKER, base_url=fake.base_url)
         answer, _ = await ask(model, ModelRequest("", [UserEntry("go")], TOOLS))
         entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
-        entries: list[Entry] = [UserEntry("go"), entry, ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),))]
+        entries: list[Entry] = [UserEntry("go"), entry, ResultsEntry(1, (ToolResult(make_call_key(1, 0), "r"),))]
         assert (await ask(model, ModelRequest("", entries, TOOLS)))[0].text == "done"
         assert (await ask(other_model, ModelRequest("", entries, TOOLS)))[0].text == "done"
         await model.close()
@@ -76,7 +76,7 @@ async def test_reasoning_returns_to_the_model_that_thought_it_and_to_no_other() 
 
 async def test_refused_reasoning_is_dropped_and_the_call_made_again_once() -> None:  # M-10
     stale = '{"type":"reasoning","id":"rs_9","summary":[],"encrypted_content":"stale"}'
-    call = ToolRequest(call_key(1, 0), "read_file", "{}", "i")
+    call = ToolRequest(make_call_key(1, 0), "read_file", "{}", "i")
     entry = AssistantEntry(1, "", (Thinking("", stale, THINKER.ref),), (call,))
     entries: list[Entry] = [UserEntry("go"), entry, ResultsEntry(1, (ToolResult(call.call, "r"),))]
     with FakeResponses([Reply(), Reply(text="done")]) as fake:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from treadle.adapters.models.openai_responses import ResponsesEncoder
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -31,7 +31,7 @@ LATER = '{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"gB"}'
 def turn(number: int, *calls: tuple[str, str], thinking: tuple[Thinking, ...] = (), text: str = "") -> list[Entry]:
     """An assistant entry with (id, arguments) calls, and its results."""
     tool_requests = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        ToolRequest(make_call_key(number, at), "read_file", arguments, call_id)
         for at, (call_id, arguments) in enumerate(calls)
     )
     results = tuple(ToolResult(call.call, "r") for call in tool_requests)
@@ -40,7 +40,7 @@ def turn(number: int, *calls: tuple[str, str], thinking: tuple[Thinking, ...] = 
 
 def encode(entries: list[Entry], encoder: ResponsesEncoder | None = None, memo: Memo | None = None) -> bytes:
     request = ModelRequest("be good", entries, TOOLS, memo=memo or Memo())
-    body = (encoder or ResponsesEncoder(REF)).body({"model": "m", "store": False}, request)
+    body = (encoder or ResponsesEncoder(REF)).encode_body({"model": "m", "store": False}, request)
     assert not complaint(body, {"gA/=", "gB", "gC"})
     return body
 
@@ -80,7 +80,9 @@ def test_the_shape() -> None:
 
 
 def test_no_tools_and_no_system_text_leave_nothing_behind() -> None:
-    request_body = msgspec.json.decode(ResponsesEncoder(REF).body({"model": "m"}, ModelRequest(" ", [UserEntry("x")])))
+    request_body = msgspec.json.decode(
+        ResponsesEncoder(REF).encode_body({"model": "m"}, ModelRequest(" ", [UserEntry("x")]))
+    )
     assert sorted(request_body) == ["input", "model"]
 
 
@@ -163,9 +165,9 @@ def test_broken_arguments_go_back_as_an_object(arguments: str) -> None:  # fault
 
 
 def test_odd_entries() -> None:
-    nameless = AssistantEntry(1, " \n", (), (ToolRequest(call_key(1, 0), "", "{}", "i"),))
-    odd = AssistantEntry(2, "", (), (ToolRequest(call_key(2, 0), "röad file" + "x" * 99, "{}", "j"),))
-    results = [ResultsEntry(number, (ToolResult(call_key(number, 0), ""),)) for number in (1, 2)]
+    nameless = AssistantEntry(1, " \n", (), (ToolRequest(make_call_key(1, 0), "", "{}", "i"),))
+    odd = AssistantEntry(2, "", (), (ToolRequest(make_call_key(2, 0), "röad file" + "x" * 99, "{}", "j"),))
+    results = [ResultsEntry(number, (ToolResult(make_call_key(number, 0), ""),)) for number in (1, 2)]
     user = UserEntry("half \udc80 pair", images=(Image("image/png", "0" * 64),))
     message, call, output, other_call, _ = items([user, nameless, results[0], AssistantEntry(3), odd, results[1]])
     assert message["content"][0]["text"].startswith("half ? pair\n[an image (image/png)")
@@ -177,6 +179,8 @@ def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
     memo, encoder = Memo(), ResponsesEncoder(REF)
     entries = [UserEntry("go"), *turn(1, ("i", "{}"))]
     first = (
-        memo.pieces(entries, lambda: lambda _: pytest.fail("encoded anew")) if encode(entries, encoder, memo) else ()
+        memo.encode_pieces(entries, lambda: lambda _: pytest.fail("encoded anew"))
+        if encode(entries, encoder, memo)
+        else ()
     )
     assert len(first) == 3

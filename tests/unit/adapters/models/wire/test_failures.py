@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from treadle.adapters.models.wire.failures import SENTENCE_CAP, failure, retry_after
+from treadle.adapters.models.wire.failures import SENTENCE_CAP, make_error, read_retry_after
 from treadle.errors import ModelErrorKind
 
 TABLE: list[tuple[int, bytes, ModelErrorKind, str]] = [
@@ -42,7 +42,7 @@ TABLE: list[tuple[int, bytes, ModelErrorKind, str]] = [
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), TABLE)
 def test_kinds(status: int, body: bytes, kind: ModelErrorKind, words: str) -> None:
-    error = failure("api.example", status, body)
+    error = make_error("api.example", status, body)
     assert error.kind == kind
     assert words in str(error)
     assert str(error).startswith("api.example answered ")
@@ -64,7 +64,7 @@ def test_kinds(status: int, body: bytes, kind: ModelErrorKind, words: str) -> No
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:  # fault 8
-    assert retry_after(headers, lambda: 10.0) == seconds
+    assert read_retry_after(headers, lambda: 10.0) == seconds
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_limits_that_pass_and_limits_that_do_not(
         [{"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}}]
     )
     for status in (429, 200):
-        error = failure("api.example", status, body)
+        error = make_error("api.example", status, body)
         assert (error.kind, error.retry_after, error.status) == (kind, seconds, 429)
-    assert failure("api.example", 429, body, {"retry-after": "5"}).retry_after == 5.0
+    assert make_error("api.example", 429, body, {"retry-after": "5"}).retry_after == 5.0

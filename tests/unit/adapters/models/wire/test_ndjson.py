@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.wire.reading import LineDecoder, lines_of
+from treadle.adapters.models.wire.reading import LineDecoder, split_lines
 
 
 def lines(*chunks: bytes) -> list[bytes]:
     decoder = LineDecoder()
-    complete_lines = [line for chunk in chunks for line in lines_of(decoder.feed(chunk))]
+    complete_lines = [line for chunk in chunks for line in split_lines(decoder.feed(chunk))]
     return [*complete_lines, *filter(None, [decoder.end()])]
 
 

@@ -18,7 +18,7 @@ ANY = ModelRequest("", [UserEntry("x")])
 
 
 def build_parameters(model: HttpModel, request: ModelRequest) -> dict[str, Any]:
-    return model._parameters(request)
+    return model._build_parameters(request)
 
 
 def test_openai_takes_it_beside_tools() -> None:

@@ -10,7 +10,7 @@ from treadle.adapters.models.gemini.adapter import Gemini
 from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
-from treadle.adapters.models.wire.failures import refuses
+from treadle.adapters.models.wire.failures import is_refusal_of
 from treadle.errors import ModelError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
@@ -38,7 +38,9 @@ from treadle.testing.fake_responses import FakeResponses
 )
 def test_refusals_in_words(message: str) -> None:
     for status in (400, 422):
-        assert refuses(ModelError("bad_request", f"host answered {status}: {message}", status=status), "temperature")
+        assert is_refusal_of(
+            ModelError("bad_request", f"host answered {status}: {message}", status=status), "temperature"
+        )
 
 
 @pytest.mark.parametrize(
@@ -54,19 +56,19 @@ def test_refusals_in_words(message: str) -> None:
     ],
 )
 def test_a_mention_is_no_refusal(message: str) -> None:
-    assert not refuses(ModelError("bad_request", f"host answered 400: {message}", status=400), "temperature")
+    assert not is_refusal_of(ModelError("bad_request", f"host answered 400: {message}", status=400), "temperature")
 
 
 def test_the_documented_shape_decides() -> None:
     def error(param: str, status: int = 400) -> ModelError:
         return ModelError("bad_request", "temperature is not supported", status=status, param=param)
 
-    assert refuses(error("temperature"), "temperature")
-    assert refuses(error("reasoning.summary"), "reasoning")
-    assert not refuses(error("messages[3].content"), "temperature")
-    assert not refuses(error("temperature_2"), "temperature")
-    assert not refuses(error("temperature", 500), "temperature")
-    assert not refuses(ModelError("rate_limit", "temperature is not supported", status=400), "temperature")
+    assert is_refusal_of(error("temperature"), "temperature")
+    assert is_refusal_of(error("reasoning.summary"), "reasoning")
+    assert not is_refusal_of(error("messages[3].content"), "temperature")
+    assert not is_refusal_of(error("temperature_2"), "temperature")
+    assert not is_refusal_of(error("temperature", 500), "temperature")
+    assert not is_refusal_of(ModelError("rate_limit", "temperature is not supported", status=400), "temperature")
 
 
 INFO = ModelInfo("p", "m")

@@ -65,7 +65,7 @@ async def test_gaps_heads_and_summaries_are_put_right(chat: PostgresStore, conne
     assert problems == [("gap", A, False), ("head", A, False), ("summary", B, False)]
     assert [problem.repaired for problem in await chat.check(repair=True)] == [True] * 3
     assert list(await chat.check()) == []
-    assert await chat.head(A) == 7
+    assert await chat.read_head(A) == 7
     lost_seqs = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
     assert lost_seqs == [2, 4, 5, 6, 7]
     assert (await chat.get(B)).summary == summary(B, 3)

@@ -66,7 +66,7 @@ async def test_an_append_that_also_releases_and_answers(
         Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True, answer=answer, drop_deltas=True)
     )
     assert line.cuts == 1
-    assert await store.head(A) == 2
+    assert await store.read_head(A) == 2
     assert not (await store.get(A)).leased
     assert await store.recall("ann", "k") == answer
     with pytest.raises(LeaseLost):
@@ -263,5 +263,5 @@ async def test_a_fault_before_the_commit_changes_nothing(store: PostgresStore) -
             await add(store, A, 2)
     finally:
         file_system.install_fault_hook(None)
-    assert await store.head(A) == 1
+    assert await store.read_head(A) == 1
     await add(store, A, 2)

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.chance import SEED
 from treadle.adapters.stores.postgres import PostgresStore
 from treadle.adapters.stores.postgres import store as module
-from treadle.adapters.stores.postgres.queries import READ, line, pack
+from treadle.adapters.stores.postgres.queries import READ, make_summary_columns, pack
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy
 from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, records, seqs, summary
@@ -27,7 +27,7 @@ APPEND = (
 
 async def append_behind(connection: asyncpg.Connection, chat: ChatId, seq: int) -> None:
     """Append from a session that gives no hint."""
-    await connection.execute(APPEND, chat, seq, [pack(record(seq))], line(summary(chat, seq)))
+    await connection.execute(APPEND, chat, seq, [pack(record(seq))], make_summary_columns(summary(chat, seq)))
 
 
 async def pages(connection: asyncpg.Connection, query: str, *values: object) -> int:
@@ -55,14 +55,16 @@ async def test_changes_are_seen_in_the_order_of_their_numbers(
         await append_behind(connection, A, 2)
         await add(store, B, 2)
         assert (await store.get(B)).change_number > start
-        assert list(await store.changes(after_change=start)) == []
+        assert list(await store.list_changes(after_change=start)) == []
         assert await store.wait_any(start, 0) == start
     change_number = start
     changed_chats: list[ChatId] = []
     async with asyncio.timeout(60):
         while len(changed_chats) < 2:
             change_number = await store.wait_any(change_number, 20)
-            changed_chats += [one.summary.chat for one in await store.changes(after_change=start)][len(changed_chats) :]
+            changed_chats += [one.summary.chat for one in await store.list_changes(after_change=start)][
+                len(changed_chats) :
+            ]
     assert changed_chats == [A, B]
 
 
@@ -84,7 +86,7 @@ async def test_changes_do_not_wait_for_transactions_of_others(
             await add(store, A, 2)
             async with asyncio.timeout(60):
                 assert await store.wait_any(start, 60) > start
-            assert [one.summary.chat for one in await store.changes(after_change=start)] == [A]
+            assert [one.summary.chat for one in await store.list_changes(after_change=start)] == [A]
     finally:
         await connection.close()
 
@@ -127,11 +129,11 @@ async def test_no_change_is_missed_by_a_reader_that_follows(
         last_change, heads = 0, dict.fromkeys(chats, 0)
         while True:
             is_over = over.is_set()
-            for one in await store.changes(after_change=last_change, limit=2):
+            for one in await store.list_changes(after_change=last_change, limit=2):
                 assert one.change_number > last_change
                 last_change = one.change_number
                 heads[one.summary.chat] = one.summary.head
-            if is_over and not await store.changes(after_change=last_change):
+            if is_over and not await store.list_changes(after_change=last_change):
                 return heads
             await asyncio.sleep(0)
 
@@ -231,7 +233,9 @@ async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.C
     await add(store, A, LONG + 1)
     cost = {
         chat: (
-            await pages(connection, APPEND, chat, head + 1, [pack(record(head + 1))], line(summary(chat))),
+            await pages(
+                connection, APPEND, chat, head + 1, [pack(record(head + 1))], make_summary_columns(summary(chat))
+            ),
             await pages(connection, READ, chat, head - 10, None),
         )
         for chat, head in ((A, LONG + 1), (B, 21))

@@ -63,7 +63,7 @@ async def test_a_database_of_the_version_before_is_brought_up_to_date(postgres: 
     assert (await new.get(A)).summary.title == "kept"
     await add(new, A, 2)
     await add(old, A, 3)
-    assert await new.head(A) == 3
+    assert await new.read_head(A) == 3
     await old.close()
     await new.close()
 
@@ -83,14 +83,14 @@ async def test_a_migration_that_fails_changes_nothing(
     new = PostgresStore(postgres, migrations=newer)
     try:
         with pytest.raises(RuntimeError):
-            await new.head(A)
+            await new.read_head(A)
     finally:
         file_system.install_fault_hook(None)
     assert await connection.fetchval("SELECT to_regclass('added')") is None
     assert await connection.fetchval("SELECT version FROM treadle_meta") == len(
         schema.number_migrations(schema.MIGRATIONS)
     )
-    assert await new.head(A) == 1
+    assert await new.read_head(A) == 1
     assert await connection.fetchval("SELECT a FROM added") == 1
     await new.close()
 
@@ -134,5 +134,5 @@ async def test_changes_go_on_in_order_in_a_database_from_elsewhere(
     assert await moved_store.wait_any(old - 1, 20) == old
     await begin(moved_store, B)
     assert await moved_store.wait_any(old, 20) > old
-    assert [one.summary.chat for one in await moved_store.changes(after_change=old)] == [B]
+    assert [one.summary.chat for one in await moved_store.list_changes(after_change=old)] == [B]
     await moved_store.close()

@@ -110,9 +110,9 @@ async def test_a_wrong_head_is_put_right(chat: SqliteStore, path: Path, head: in
     """The numbers of records that are lost are not given again; a number that cannot be true is not believed."""
     run(path, "UPDATE chats SET head = ?", head)
     assert one(list(await chat.check())) == ("head", 4, False)
-    assert await chat.head(A) == head
+    assert await chat.read_head(A) == head
     assert one(list(await chat.check(repair=True))) == ("head", 4, True)
-    assert await chat.head(A) == end
+    assert await chat.read_head(A) == end
     lost_seqs = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
     assert lost_seqs == list(range(5, end + 1))
     await add(chat, A, end + 1)

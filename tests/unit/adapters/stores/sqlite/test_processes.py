@@ -130,7 +130,7 @@ async def test_whoever_follows_all_chats_sees_those_of_others(store: SqliteStore
     old_change = await store.wait_any(0, 0)
     process.say()
     new_change = await store.wait_any(old_change, 60)
-    assert [(one.summary.head, one.change_number) for one in await store.changes(after_change=old_change)] == [
+    assert [(one.summary.head, one.change_number) for one in await store.list_changes(after_change=old_change)] == [
         (2, new_change)
     ]
     assert [delta.payload for delta in await store.read_deltas({A: (0, 0, 0)})] == [b"so far"]
@@ -181,10 +181,10 @@ async def test_killed_at_a_persistence_point(store: SqliteStore, spawn: Spawn, n
         """
     )
     assert worker.finish() == -signal.SIGKILL
-    assert await store.head(A) == (2 if landed else 1)
+    assert await store.read_head(A) == (2 if landed else 1)
     assert await store.check() == []
     heir = await claim_lease(store, "heir")
-    head = await store.head(A)
+    head = await store.read_head(A)
     await add(store, A, head + 1, heir)
 
 
@@ -219,7 +219,7 @@ async def test_the_wall_clock_is_never_asked(store: SqliteStore, spawn: Spawn) -
         """
     )
     assert worker.finish() == 0
-    assert await store.head(A) == 2
+    assert await store.read_head(A) == 2
 
 
 async def test_a_lease_of_another_boot_is_over(store: SqliteStore, path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.adapters.stores.sqlite.conftest import text
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.adapters.stores.sqlite.salvage import salvage, salvaged_path
+from treadle.adapters.stores.sqlite.salvage import make_salvaged_path, salvage
 from treadle.base.types import ChatId
 from treadle.protocol import wire
 from treadle.protocol.events import RecordLost
@@ -160,7 +160,7 @@ def test_of_nothing_nothing_is_saved(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "treadle.db"
     file.write_bytes(data)
     assert (salvage(file).chats, salvage(file).records) == (0, 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["treadle.db", salvaged_path(file).name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["treadle.db", make_salvaged_path(file).name]
 
 
 async def test_a_record_with_an_impossible_number_is_put_aside(path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_a_deleted_chat_does_not_come_back(path: Path) -> None:  # A-06
     store = SqliteStore(saved.path)
     try:
         await store.delete([CHATS[3]])  # its tombstone was saved, too
-        assert sum(each.summary.deleted for each in await store.changes()) == 2
+        assert sum(each.summary.deleted for each in await store.list_changes()) == 2
     finally:
         await store.close()
 

@@ -72,7 +72,7 @@ async def test_a_migration_keeps_a_copy_of_what_was(path: Path, newer: Path) -> 
     assert (await new.get(A)).summary.title == "kept"
     await new.close()
     assert query(path, "SELECT a FROM added") == [(1,)]
-    backup = schema.backup_path(path, len(schema.number_migrations(schema.MIGRATIONS)))
+    backup = schema.make_backup_path(path, len(schema.number_migrations(schema.MIGRATIONS)))
     assert query(backup, "SELECT id FROM chats") == [(A,)]
     assert query(backup, "SELECT name FROM sqlite_master WHERE name = 'added'") == []
     restored = path.with_name("restored.db")
@@ -103,13 +103,13 @@ async def test_lists_find_the_chats_of_an_older_file(path: Path, tmp_path: Path)
     store = SqliteStore(path)
     assert [one.summary.chat for one in await store.list(ChatFilter(query="ä TITLE", label="y"))] == ["c_a"]
     assert [one.summary.chat for one in await store.list(ChatFilter(label=""))] == []
-    assert [(one.summary.chat, one.change_number) for one in await store.changes()] == [
+    assert [(one.summary.chat, one.change_number) for one in await store.list_changes()] == [
         ("c_b", 1),
         ("c_a", 2),
         ("c_c", 3),
     ]
     await store.close()
-    assert query(schema.backup_path(path, 1), "SELECT count(*) FROM chats") == [(3,)]
+    assert query(schema.make_backup_path(path, 1), "SELECT count(*) FROM chats") == [(3,)]
 
 
 async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
@@ -158,7 +158,7 @@ async def test_a_migration_that_fails_changes_nothing(path: Path, newer: Path, p
         file_system.install_fault_hook(None)
     assert query(path, "SELECT name FROM sqlite_master WHERE name = 'added'") == []
     still = SqliteStore(path)
-    assert await still.head(A) == 1
+    assert await still.read_head(A) == 1
     await still.close()
     schema.prepare(path, busy_s=1, migrations=newer)
     assert query(path, "SELECT a FROM added") == [(1,)]
@@ -197,4 +197,4 @@ def test_migrations_without_a_gap(tmp_path: Path) -> None:
 def test_a_script_is_split_where_statements_end() -> None:
     trigger = "CREATE TRIGGER t AFTER INSERT ON a BEGIN\n  DELETE FROM a;\n  SELECT ';';\nEND;\n"
     script = "-- one; two\nCREATE TABLE a (b);\n" + trigger + "SELECT 1"
-    assert list(schema.statements(script)) == ["-- one; two\nCREATE TABLE a (b);\n", trigger, "SELECT 1"]
+    assert list(schema.split_statements(script)) == ["-- one; two\nCREATE TABLE a (b);\n", trigger, "SELECT 1"]

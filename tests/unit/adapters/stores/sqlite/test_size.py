@@ -13,7 +13,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.stores.sqlite.leases import Leases
 from treadle.adapters.stores.sqlite.rows import BlobFiles
 from treadle.adapters.stores.sqlite.tables import CANDIDATE, WriteTables
-from treadle.base.types import call_key
+from treadle.base.types import make_call_key
 from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage
@@ -68,7 +68,7 @@ def _rounds(count: int) -> list[Event]:
 
     events: list[Event] = []
     for turn in range(1, count + 1):
-        key = call_key(turn, 0)
+        key = make_call_key(turn, 0)
         arguments = {"path": f"src/{turn}.py", "old_str": prose(15), "new_str": prose(20)}
         request = ToolRequest(key, "edit_file", json.dumps(arguments), f"call_{turn}")
         turn_result = (Usage(1000 + turn, 100), "tool_calls")

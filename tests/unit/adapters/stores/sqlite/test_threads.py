@@ -82,7 +82,7 @@ async def test_a_transaction_that_fails_is_repeated_job_by_job(store: SqliteStor
         outcome = await asyncio.gather(*(add(store, chat, 2) for chat in chats), first, return_exceptions=True)
     finally:
         file_system.install_fault_hook(None)
-    heads = [await store.head(chat) for chat in chats]
+    heads = [await store.read_head(chat) for chat in chats]
     assert [head == 2 for head in heads] == [error is None for error in outcome[:5]]
     assert sum(head == 2 for head in heads) >= 4
     for chat, head in zip(chats, heads, strict=True):
@@ -134,8 +134,8 @@ async def test_a_cancelled_append_lands_or_not_but_never_half(store: SqliteStore
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await store.save_snapshot(A, Snapshot(1, b""))  # once this is answered, the writer has passed the append
-    assert await store.head(A) in (1, 3)
-    assert len(await store.read(A)) == await store.head(A)
+    assert await store.read_head(A) in (1, 3)
+    assert len(await store.read(A)) == await store.read_head(A)
 
 
 async def test_a_lock_held_too_long_is_an_error_and_then_all_is_well(path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_lock_held_too_long_is_an_error_and_then_all_is_well(path: Path)
     connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="stayed locked by another process"):
         await add(store, A, 2)
-    assert await store.head(A) == 1  # reading goes on
+    assert await store.read_head(A) == 1  # reading goes on
     connection.execute("ROLLBACK")
     connection.close()
     await add(store, A, 2)
@@ -235,7 +235,7 @@ def test_what_was_asked_in_a_loop_is_answered_there_though_another_came(path: Pa
     first.run_until_complete(begin(store, A))
     appending = first.create_task(add(store, A, 2))
     first.run_until_complete(asyncio.sleep(0))
-    assert second.run_until_complete(store.head(A)) >= 1
+    assert second.run_until_complete(store.read_head(A)) >= 1
     second.run_until_complete(asyncio.sleep(0))
     first.run_until_complete(_ask_again_and_wait(store, appending))
     first.run_until_complete(store.close())
@@ -244,7 +244,7 @@ def test_what_was_asked_in_a_loop_is_answered_there_though_another_came(path: Pa
 
 
 async def _ask_again_and_wait(store: SqliteStore, appending: asyncio.Task[None]) -> None:
-    assert await store.head(A) >= 1
+    assert await store.read_head(A) >= 1
     await appending
     assert seqs(await store.read(A)) == [1, 2]
 

@@ -75,7 +75,7 @@ async def test_what_is_overwritten_is_kept_before(call, project: Path, context: 
     with faults("raise@snapshot.kept"), pytest.raises(InjectedFault):
         await tool.run(invocation)
     assert (project / "a").read_bytes() == b"old\n"
-    assert snapshots.content(sha256(b"old\n")) == b"old\n"  # before one byte is written
+    assert snapshots.read_content(sha256(b"old\n")) == b"old\n"  # before one byte is written
     outcome = await tool.run(invocation)
     assert outcome.files == (FileChange("a", "modified", 1, 1, file(b"old\n", 0o755), file(b"new\n", 0o755)),)
 

@@ -46,7 +46,7 @@ def test_lines_come_out_whole_however_the_bytes_are_cut(project: Path, size: int
     want = text.split("\n")
 
     class Pieces(Root):
-        def chunks(self, path: str) -> Any:
+        def read_chunks(self, path: str) -> Any:
             data = self.read_bytes(path)
             return (data[at : at + size] for at in range(0, len(data), size))
 

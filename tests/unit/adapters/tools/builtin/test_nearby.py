@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.tools.builtin.base import not_there
+from treadle.adapters.tools.builtin.base import describe_missing_path
 from treadle.adapters.workspace.root import Root
 
 TREE = (
@@ -33,4 +33,4 @@ def test_the_names_that_are_there(tmp_path: Path, path: str, advice: str) -> Non
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
     shown_path = path.replace("\x1b", "\\x1b")
-    assert not_there(Root(str(tmp_path)), path) == f"{shown_path} does not exist. {advice}".rstrip()
+    assert describe_missing_path(Root(str(tmp_path)), path) == f"{shown_path} does not exist. {advice}".rstrip()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.adapters.tools.builtin.patching import plan
-from treadle.diff.diff import diff
+from treadle.adapters.tools.builtin.patching import plan_patch
+from treadle.diff.diff import diff_texts
 from treadle.errors import EditError
 
 APP = """import os
@@ -41,7 +41,7 @@ def patch(*lines: str) -> str:
 
 
 def test_every_kind_of_section_in_one_patch() -> None:
-    edit_plan = plan(
+    edit_plan = plan_patch(
         patch(
             "*** Add File: new/hello.txt",
             "+Hello",
@@ -109,16 +109,16 @@ WANTED = {"src/b.py": "one\nzwei\nthree\nfour\n"}
     ],
 )
 def test_what_models_send_around_and_inside(text: str) -> None:
-    assert plan(text, FILES.get).texts == WANTED
+    assert plan_patch(text, FILES.get).texts == WANTED
 
 
 def test_hunks_follow_each_other_and_sections_may_repeat() -> None:
     body = ("*** Update File: src/b.py", "@@", "-one", "+1", "@@", " three", "-four", "+4")
-    assert plan(patch(*body), FILES.get).texts == {"src/b.py": "1\ntwo\nthree\n4\n"}
+    assert plan_patch(patch(*body), FILES.get).texts == {"src/b.py": "1\ntwo\nthree\n4\n"}
     again = (*body[:4], "*** Update File: src/b.py", "@@", " 1", "-two", "+2")
-    assert plan(patch(*again), FILES.get).texts == {"src/b.py": "1\n2\nthree\nfour\n"}
+    assert plan_patch(patch(*again), FILES.get).texts == {"src/b.py": "1\n2\nthree\nfour\n"}
     reverse = ("*** Update File: src/b.py", "@@", "-four", "+4", "@@", "-one", "+1")
-    assert plan(patch(*reverse), FILES.get).texts == {"src/b.py": "1\ntwo\nthree\n4\n"}
+    assert plan_patch(patch(*reverse), FILES.get).texts == {"src/b.py": "1\ntwo\nthree\n4\n"}
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_hunks_follow_each_other_and_sections_may_repeat() -> None:
     [(["@@ def g(self):"], 10), (["@@ class A:", "@@ def g(self):"], 10), (["@@     def f(self):"], 6)],
 )
 def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> None:
-    new_text = plan(patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get).texts[
-        "app.py"
-    ]
+    new_text = plan_patch(
+        patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get
+    ).texts["app.py"]
     assert new_text is not None
     assert [i for i, text in enumerate(new_text.split("\n"), 1) if "x = 2" in text] == [line]
 
@@ -149,7 +149,7 @@ def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> Non
     ],
 )
 def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], expected: str) -> None:
-    assert plan(patch(*lines), FILES.get).texts["src/b.py"] == expected
+    assert plan_patch(patch(*lines), FILES.get).texts["src/b.py"] == expected
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], expected: s
     ],
 )
 def test_what_the_file_has_is_kept(path: str, lines: tuple[str, ...], expected: str) -> None:
-    assert plan(patch(f"*** Update File: {path}", "@@", *lines), FILES.get).texts == {path: expected}
+    assert plan_patch(patch(f"*** Update File: {path}", "@@", *lines), FILES.get).texts == {path: expected}
 
 
 def test_unified_diffs_add_delete_and_rename() -> None:
@@ -188,7 +188,7 @@ def test_unified_diffs_add_delete_and_rename() -> None:
         "--- a/src/b.py\n+++ b/c.py\n@@ -1 +1 @@\n-one\n+1\n"
         "diff --git a/bom.txt b/bom2.txt\nsimilarity index 100%\nrename from bom.txt\nrename to bom2.txt\n"
     )
-    assert plan(text, FILES.get).texts == {
+    assert plan_patch(text, FILES.get).texts == {
         "n": "a\nb",
         "gone.txt": None,
         "src/b.py": None,
@@ -200,7 +200,9 @@ def test_unified_diffs_add_delete_and_rename() -> None:
 
 def test_a_removed_line_of_dashes_is_no_header() -> None:
     sql = {"q.sql": "-- old comment\nselect 1;\n"}
-    edit_plan = plan(patch("*** Update File: q.sql", "@@", "--- old comment", "+-- new comment", " select 1;"), sql.get)
+    edit_plan = plan_patch(
+        patch("*** Update File: q.sql", "@@", "--- old comment", "+-- new comment", " select 1;"), sql.get
+    )
     assert edit_plan.texts == {"q.sql": "-- new comment\nselect 1;\n"}
 
 
@@ -231,23 +233,24 @@ def _git_diff(path: str, *lines: str) -> str:
 def test_a_hunk_goes_where_a_diff_says(old: str, lines: list[str], new: str | None) -> None:  # T-08
     if new is None:
         with pytest.raises(EditError):
-            plan(_git_diff("f", *lines), {"f": old}.get)
+            plan_patch(_git_diff("f", *lines), {"f": old}.get)
     else:
-        assert plan(_git_diff("f", *lines), {"f": old}.get).texts == {"f": new}
+        assert plan_patch(_git_diff("f", *lines), {"f": old}.get).texts == {"f": new}
 
 
 def test_an_envelope_may_change_lines_that_look_like_a_header() -> None:
     old = {"f": "-- old\nb\n"}
-    assert plan(patch("*** Update File: f", "--- old", "+++ new", " b"), old.get).texts == {"f": "++ new\nb\n"}
+    assert plan_patch(patch("*** Update File: f", "--- old", "+++ new", " b"), old.get).texts == {"f": "++ new\nb\n"}
     assert (
-        plan(patch("*** Update File: f", "--- a/f", "+++ b/f", "@@", "-b", "+B"), old.get).texts["f"] == "-- old\nB\n"
+        plan_patch(patch("*** Update File: f", "--- a/f", "+++ b/f", "@@", "-b", "+B"), old.get).texts["f"]
+        == "-- old\nB\n"
     )
 
 
 def test_all_that_a_git_diff_says_is_planned() -> None:
     """Empty files, modes, quoted names, the signature of a mailed patch."""
     files = {"empty": "", "tool": "x\n", "src/b.py": "one\n"}
-    edit_plan = plan(
+    edit_plan = plan_patch(
         "diff --git a/new b/new\nnew file mode 100755\nindex 0000000..e69de29\n"
         "diff --git a/empty b/empty\ndeleted file mode 100644\nindex e69de29..0000000\n"
         "diff --git a/tool b/tool\nold mode 100644\nnew mode 100755\n"
@@ -278,7 +281,7 @@ def test_all_that_a_git_diff_says_is_planned() -> None:
 )  # fmt: skip
 def test_a_git_diff_may_have_no_prefixes_or_others(diff: str, expected_path: str) -> None:  # T-08
     files = {"gone": "x\n", "a/gone": "x\n", "b/old": "x\n", "old": "x\n"}
-    assert list(plan(diff, files.get).texts)[-1:] == [expected_path]
+    assert list(plan_patch(diff, files.get).texts)[-1:] == [expected_path]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -293,8 +296,10 @@ def test_a_file_without_line_endings_gets_those_of_the_patch(newline: str, old: 
     ]
     text = _git_diff("f", *lines)
     text = text if old is not None else text.replace("--- a/f", "--- /dev/null")
-    assert plan(text, {"f": old}.get).texts == {"f": f"x{newline}y{newline}"}
-    assert plan(text.replace("\r", "").replace("\n", "\r\n"), {"f": old}.get).texts == {"f": "x\ny\n"}  # on its way
+    assert plan_patch(text, {"f": old}.get).texts == {"f": f"x{newline}y{newline}"}
+    assert plan_patch(text.replace("\r", "").replace("\n", "\r\n"), {"f": old}.get).texts == {
+        "f": "x\ny\n"
+    }  # on its way
 
 
 @pytest.mark.parametrize(
@@ -310,17 +315,17 @@ def test_a_file_without_line_endings_gets_those_of_the_patch(newline: str, old: 
 def test_a_patch_that_cannot_be_made_whole_is_refused(lines: str) -> None:
     good = _git_diff("g", "@@ -1 +1 @@", "-one", "+1")
     with pytest.raises(EditError):
-        plan(f"{good}diff --git a/f b/f\n{lines}", {"f": "x\n", "g": "one\n"}.get)
+        plan_patch(f"{good}diff --git a/f b/f\n{lines}", {"f": "x\n", "g": "one\n"}.get)
 
 
 def test_a_file_deleted_and_added_is_replaced() -> None:
-    edit_plan = plan(patch("*** Delete File: gone.txt", "*** Add File: gone.txt", "+back"), FILES.get)
+    edit_plan = plan_patch(patch("*** Delete File: gone.txt", "*** Add File: gone.txt", "+back"), FILES.get)
     assert edit_plan.texts == {"gone.txt": "back\n"}
 
 
 def test_a_new_file_without_pluses_is_taken_as_it_is() -> None:
-    assert plan("*** Add File: n\nplain\n  text\n", FILES.get).texts == {"n": "plain\n  text\n"}
-    assert plan(patch("*** Add File: n"), FILES.get).texts == {"n": ""}
+    assert plan_patch("*** Add File: n\nplain\n  text\n", FILES.get).texts == {"n": "plain\n  text\n"}
+    assert plan_patch(patch("*** Add File: n"), FILES.get).texts == {"n": ""}
 
 
 @pytest.mark.parametrize(
@@ -355,7 +360,7 @@ def test_a_new_file_without_pluses_is_taken_as_it_is() -> None:
 )
 def test_errors_name_the_file_the_hunk_and_the_nearest_text(text: str, words: list[str]) -> None:
     with pytest.raises(EditError) as caught:
-        plan(text, FILES.get)
+        plan_patch(text, FILES.get)
     assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
 
 
@@ -367,7 +372,7 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "- e", "+ f", "@@ g"
 def test_our_own_diffs_are_patches(old: str, new: str) -> None:
     if old == new:
         return
-    assert plan(diff("f", old, new).text, {"f": old}.get).texts == {"f": new}
+    assert plan_patch(diff_texts("f", old, new).text, {"f": old}.get).texts == {"f": new}
 
 
 @given(st.text(st.sampled_from("*@+- \nabUpdate File:xBegin"), max_size=80))
@@ -375,4 +380,4 @@ def test_our_own_diffs_are_patches(old: str, new: str) -> None:
 def test_any_text_is_planned_or_explained(text: str) -> None:
     for patch_text in (text, f"*** Begin Patch\n*** Update File: f\n{text}"):
         with suppress(EditError):
-            assert plan(patch_text, {"f": "a\nb\n"}.get)
+            assert plan_patch(patch_text, {"f": "a\nb\n"}.get)

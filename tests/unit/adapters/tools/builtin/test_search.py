@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin import make_builtin_tools
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.search import FindFiles, GrepSearch
 from treadle.adapters.tools.registry import Tools
@@ -160,18 +160,18 @@ async def test_files_that_were_left_out_are_told(call, project: Path) -> None:  
     ],
 )
 def test_names_used_elsewhere_are_understood(name: str, arguments: str, expected: dict[str, object]) -> None:  # T-09
-    tools = Tools(builtins(ToolContext(Root, MemoryStore())))
+    tools = Tools(make_builtin_tools(ToolContext(Root, MemoryStore())))
     tool = tools.find(name, ChatOptions())
     assert tool is not None
-    assert tools.arguments(tool.spec, arguments) == expected  # type: ignore[union-attr]
+    assert tools.parse_arguments(tool.spec, arguments) == expected  # type: ignore[union-attr]
 
 
 def test_what_could_mean_two_things_is_refused() -> None:
-    tools = Tools(builtins(ToolContext(Root, MemoryStore())))
+    tools = Tools(make_builtin_tools(ToolContext(Root, MemoryStore())))
     tool = tools.find("grep_search", ChatOptions())
     assert tool is not None
     for arguments in ('{"query": "x", "regex": "y"}', '{"pattern": "x", "query": "y"}'):
-        assert isinstance(tools.arguments(tool.spec, arguments), str)  # type: ignore[union-attr]
+        assert isinstance(tools.parse_arguments(tool.spec, arguments), str)  # type: ignore[union-attr]
 
 
 async def test_files_that_were_left_out_are_named(grep, call, project: Path) -> None:  # T-04

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.history.content_store import after_images
+from treadle.adapters.workspace.history.content_store import open_after_images
 from treadle.adapters.workspace.history.snapshots import remember
-from treadle.adapters.workspace.history.states import state_of
+from treadle.adapters.workspace.history.states import read_path_state
 from treadle.adapters.workspace.root import Root
 from treadle.errors import NotFound, ToolError
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileState, make_file_change
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def project(tmp_path: Path) -> Path:
 def create_file(project: Path, path: str, data: bytes, **more: bool) -> FileChange:
     (project / path).parent.mkdir(parents=True, exist_ok=True)
     (project / path).write_bytes(data)
-    return change_of(path, None, state_of(Root(str(project)), path), DiffStat(), **more)
+    return make_file_change(path, None, read_path_state(Root(str(project)), path), DiffStat(), **more)
 
 
 def digest(change: FileChange) -> str:
@@ -31,12 +31,12 @@ def digest(change: FileChange) -> str:
 
 
 def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path) -> None:
-    store = after_images(tmp_path)
+    store = open_after_images(tmp_path)
     change = create_file(project, "f", b"text\n")
     for _ in range(2):
         remember(Root(str(project)), store, [change])
     assert store.read(digest(change)) == b"text\n"
-    assert store.size() == 5
+    assert store.measure_size() == 5
     assert store.sweep((), 3600).size == 0
     assert store.sweep((), -1).size == 5
     with pytest.raises(NotFound):
@@ -44,23 +44,23 @@ def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path
 
 
 def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: Path) -> None:
-    store = after_images(tmp_path)
+    store = open_after_images(tmp_path)
     changes = [
         create_file(project, "binary", b"\0"),
         create_file(project, "large", b"x" * ((1 << 20) + 1)),
         create_file(project, "ignored", b"i\n", ignored=True),
         create_file(project, ".git/config", b"c\n"),
-        change_of("gone", FileState("file", 0o644, "a" * 64, 1), None, DiffStat()),
-        change_of("never", None, FileState("file", 0o644, "a" * 64, 1), DiffStat()),
+        make_file_change("gone", FileState("file", 0o644, "a" * 64, 1), None, DiffStat()),
+        make_file_change("never", None, FileState("file", 0o644, "a" * 64, 1), DiffStat()),
     ]
     stale = create_file(project, "changed", b"was\n")
     (project / "changed").write_bytes(b"is!\n")
     remember(Root(str(project)), store, [*changes, stale])
-    assert store.size() == 0
+    assert store.measure_size() == 0
 
 
 def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
-    store = after_images(tmp_path)
+    store = open_after_images(tmp_path)
     change = create_file(project, "f", b"text\n")
     remember(Root(str(project)), store, [change])
     (tmp_path / "left" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
@@ -72,10 +72,12 @@ def test_it_never_fails(tmp_path: Path, project: Path) -> None:
     """Fault 13."""
     (tmp_path / "file").write_text("")
     change = create_file(project, "f", b"text\n")
-    remember(Root(str(project)), after_images(tmp_path / "file"), [change])
+    remember(Root(str(project)), open_after_images(tmp_path / "file"), [change])
     (tmp_path / "nowhere").mkdir()
     missing_root = Root(str(tmp_path / "nowhere"))
     (tmp_path / "nowhere").rmdir()
-    remember(missing_root, after_images(tmp_path), [change])
+    remember(missing_root, open_after_images(tmp_path), [change])
     os.symlink("/etc/passwd", project / "link")
-    remember(Root(str(project)), after_images(tmp_path), [change_of("link", None, change.after, DiffStat())])
+    remember(
+        Root(str(project)), open_after_images(tmp_path), [make_file_change("link", None, change.after, DiffStat())]
+    )

@@ -18,10 +18,10 @@ from tests.unit.adapters.workspace.trees_of import compare_states, states_below
 from treadle.adapters.workspace.history import trees, walk
 from treadle.adapters.workspace.history.capture import Captures
 from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.adapters.workspace.history.git_index import git_fingerprint
+from treadle.adapters.workspace.history.git_index import compute_git_fingerprint
 from treadle.adapters.workspace.history.trees import Tree
 from treadle.adapters.workspace.history.walk import Walk
-from treadle.adapters.workspace.paths.durable import digest_of
+from treadle.adapters.workspace.paths.durable import compute_digest
 from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
@@ -183,7 +183,7 @@ def test_what_lies_in_git_is_part_of_it_whatever_its_name(project: Project) -> N
     paths = [file.path for file in effect.files]
     assert ".git/refs/heads/build/node_modules/x" in paths
     assert any(path.startswith(".git/objects/") for path in paths)
-    assert effect.git == git_fingerprint(Root(str(project.top)))
+    assert effect.git == compute_git_fingerprint(Root(str(project.top)))
     assert project.around(lambda: project.sh("echo 3 > a")).git == ""
 
 
@@ -315,7 +315,7 @@ def test_nothing_outside_is_looked_at(project: Project, tmp_path: Path) -> None:
     (project.top / "file").symlink_to(outside / "secret")
     effect = project.prove(lambda: (outside / "secret").write_text("other"))
     assert effect.files == ()
-    assert not list(project.images.all())
+    assert not list(project.images.iterate_objects())
 
 
 def test_names_that_are_no_text_are_told(project: Project) -> None:
@@ -352,9 +352,9 @@ def walk_project(project: Project, known_tree: Tree | None) -> tuple[Tree, list[
 
     def take(fd: int) -> str:
         read.append(os.pread(fd, 100, 0))
-        return digest_of(fd)
+        return compute_digest(fd)
 
-    return Walk(known_tree, take, keep=True).over(Root(str(project.top))), read
+    return Walk(known_tree, take, keep=True).visit_root(Root(str(project.top))), read
 
 
 def test_what_was_only_compared_is_kept_before_the_next_command(project: Project) -> None:  # W-01
@@ -443,4 +443,4 @@ def test_a_strike_at_any_point_leaves_no_half_capture(project: Project) -> None:
         assert changes == compare_states(old_states, states_below(project.top))
         for state, _ in changes.values():
             assert state is not None
-            assert project.images.has(state.digest)
+            assert project.images.has_object(state.digest)

@@ -62,7 +62,7 @@ def test_several_processes_capture_one_root_at_once(project: Project) -> None:  
         assert changes == compare_states(old_states, states_below(project.top))
     names = os.listdir(project.home / "snapshots" / "captures")
     assert len(names) == 2 * 25  # of those who came too late nothing is left
-    assert not project.images.half_done()
+    assert not project.images.list_unfinished_files()
 
 
 def test_killed_at_any_point_and_captured_again(project: Project) -> None:  # fault 3
@@ -111,7 +111,7 @@ def test_an_ordinary_user_captures_what_is_his_own(tmp_path: Path) -> None:
         assert modes == {"d": 0o600, "d/e": 0, "d/e/f": 0o644, "mine": 0}, modes
         for file in effect.files:
             assert file.before is not None
-            assert file.before.kind == "directory" or project.images.has(file.before.digest)
+            assert file.before.kind == "directory" or project.images.has_object(file.before.digest)
         assert {each.path for each in effect.uncaptured} == {"closed"}, effect.uncaptured
 
     assert in_child(act, NOBODY) == 0
@@ -136,7 +136,7 @@ try:
 except ToolError as error:
     print(error)
 left = sum(len(files) for folder, _, files in os.walk(home / "objects"))
-print(left, len(ContentStore(home).half_done()))
+print(left, len(ContentStore(home).list_unfinished_files()))
 filler.unlink()
 captures.capture("c/1.0")
 (Path(sys.argv[2]) / "large").write_bytes(b"")

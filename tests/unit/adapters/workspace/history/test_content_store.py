@@ -48,9 +48,9 @@ def test_what_is_put_can_be_had(images: ContentStore, tmp_path: Path, size: int)
     digest = put_path(images, tmp_path / "file")
     assert digest == sha256(data)
     assert images.read(digest) == data
-    assert [(image.digest, image.size) for image in images.all()] == [(digest, size)]
-    assert images.size() == size
-    assert images.half_done() == []
+    assert [(image.digest, image.size) for image in images.iterate_objects()] == [(digest, size)]
+    assert images.measure_size() == size
+    assert images.list_unfinished_files() == []
 
 
 def test_holes_stay_holes(images: ContentStore, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_nobody_else_may_look(images: ContentStore) -> None:
 def test_what_is_not_kept_is_said(images: ContentStore) -> None:
     with pytest.raises(NotFound, match="not kept"):
         images.read(sha256(b"x"))
-    assert not images.has(sha256(b"x"))
+    assert not images.has_object(sha256(b"x"))
 
 
 def test_what_is_damaged_is_not_used(images: ContentStore) -> None:
@@ -105,22 +105,22 @@ def test_too_much_to_read_is_said(images: ContentStore) -> None:
 @pytest.mark.parametrize("count", [3, durable.FEW + 8])
 def test_a_failed_batch_leaves_nothing_half_done(images: ContentStore, point: str, count: int) -> None:
     def put() -> list[str]:
-        with images.batch() as batch:
+        with images.open_batch() as batch:
             return [batch.put(b"%d" % number) for number in range(count)]
 
     with faults(f"raise@{point}"), pytest.raises(InjectedFault):
         put()
-    assert images.half_done() == []
+    assert images.list_unfinished_files() == []
     assert list(images.verify()) == []
     assert [images.read(digest) for digest in put()] == [b"%d" % number for number in range(count)]
 
 
 def test_many_threads_and_the_same_bytes(images: ContentStore) -> None:
-    with images.batch() as batch, ThreadPoolExecutor(8) as pool:
+    with images.open_batch() as batch, ThreadPoolExecutor(8) as pool:
         digests = set(pool.map(batch.put, [b"%d" % (number % 10) for number in range(200)]))
-    assert {image.digest for image in images.all()} == digests
+    assert {image.digest for image in images.iterate_objects()} == digests
     assert len(digests) == 10
-    assert images.half_done() == []
+    assert images.list_unfinished_files() == []
 
 
 @pytest.mark.thorough(one_of=8)
@@ -145,7 +145,7 @@ def test_a_file_that_changes_while_it_is_kept(images: ContentStore, tmp_path: Pa
         stop.set()
         thread.join()
     assert list(images.verify()) == []
-    assert {image.digest for image in images.all()} == digests
+    assert {image.digest for image in images.iterate_objects()} == digests
 
 
 # -- sweeping ---------------------------------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ def test_a_sweep_takes_what_is_old_and_unneeded(images: ContentStore) -> None:
     for digest in (old, needed):
         os.utime(file_of(images, digest), (LONG_AGO, LONG_AGO))
     assert images.sweep({needed}, 86_400, dry=True) == Swept(1, 3)
-    assert images.has(old)
+    assert images.has_object(old)
     assert images.sweep({needed}, 86_400) == Swept(1, 3)
-    assert [images.has(digest) for digest in (old, needed, new)] == [False, True, True]
+    assert [images.has_object(digest) for digest in (old, needed, new)] == [False, True, True]
 
 
 def test_what_is_put_again_is_in_use(images: ContentStore) -> None:
@@ -172,7 +172,7 @@ def test_what_is_put_again_is_in_use(images: ContentStore) -> None:
 def test_a_sweep_waits_for_who_is_about_to_rely_on_something(images: ContentStore) -> None:
     digest = images.put(b"x")
     os.utime(file_of(images, digest), (LONG_AGO, LONG_AGO))
-    with images.batch() as batch:
+    with images.open_batch() as batch:
         sweeping = threading.Thread(target=images.sweep, args=(set(), 86_400))
         sweeping.start()
         fd = os.open(images.folder / "incoming" / ".lock", os.O_RDWR)
@@ -190,7 +190,7 @@ def test_what_was_left_half_written_long_ago_goes(images: ContentStore) -> None:
         (images.folder / "incoming" / name).write_bytes(b"half")
     os.utime(images.folder / "incoming" / "old", (LONG_AGO, LONG_AGO))
     images.sweep(set(), 0)
-    assert [os.path.basename(path) for path in images.half_done()] == ["new"]
+    assert [os.path.basename(path) for path in images.list_unfinished_files()] == ["new"]
 
 
 # -- when it cannot be kept -------------------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ for data in (os.urandom(900_000), os.urandom(900_000)):
         print("kept")
     except ToolError as error:
         print(error)
-print(images.half_done(), list(images.verify()))
-for image in list(images.all()):
+print(images.list_unfinished_files(), list(images.verify()))
+for image in list(images.iterate_objects()):
     if image.size > 5:
         images.drop(image.digest)
 print(images.read(images.put(os.urandom(500_000))) != b"")

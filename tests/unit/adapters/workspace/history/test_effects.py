@@ -69,7 +69,7 @@ def test_a_file_that_is_only_touched_or_rewritten_is_no_change_but_its_time_is_k
         (views.root / name).write_text("x\n")
     view = views.run("touch -d 2001-02-03T04:05:06Z touched; cp rewritten t; cat t > rewritten; rm t; cat read")
     assert effects.read(Root(str(views.root)), str(view)).files == ()
-    touched = dict(effects.source(str(view)).list_touched_files())
+    touched = dict(effects.choose_source(str(view)).list_touched_files())
     assert set(touched) == {"touched", "rewritten"}
     assert touched["touched"] == 981173106 * 10**9
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.history.git_index import IndexMarks, index_marks, tracked_paths
+from treadle.adapters.workspace.history.git_index import IndexMarks, parse_tracked_paths, read_index_marks
 
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -27,17 +27,17 @@ def index(root: Path, version: int, *links: str) -> bytes:
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_links_are_found_among_files(tmp_path: Path, version: int) -> None:
-    assert index_marks(index(tmp_path, version, "b/link", "other", "zz")).gitlinks == {b"b/link", b"other", b"zz"}
+    assert read_index_marks(index(tmp_path, version, "b/link", "other", "zz")).gitlinks == {b"b/link", b"other", b"zz"}
 
 
 def test_files_alone_are_none(tmp_path: Path) -> None:
-    assert index_marks(index(tmp_path, 2)) == IndexMarks()
+    assert read_index_marks(index(tmp_path, 2)) == IndexMarks()
 
 
 @pytest.mark.parametrize("data", [b"", b"DIRC", b"DIRC" + b"\xff" * 40, b"no index at all"])
 def test_what_is_no_index(data: bytes) -> None:
-    assert index_marks(data) == IndexMarks()
-    assert tracked_paths(data) == frozenset()
+    assert read_index_marks(data) == IndexMarks()
+    assert parse_tracked_paths(data) == frozenset()
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -46,5 +46,5 @@ def test_files_that_git_is_told_not_to_show(tmp_path: Path, version: int, flag: 
     index(tmp_path, version)
     subprocess.run(["git", "update-index", flag, "b/c.txt"], cwd=tmp_path, check=True)
     data = (tmp_path / ".git/index").read_bytes()
-    assert index_marks(data) == IndexMarks(hidden_paths=frozenset({b"b/c.txt"}))
-    assert tracked_paths(data) == {b"a", b"a.txt", b"b/c.txt", b"b/cd.txt", b"z" * 200}
+    assert read_index_marks(data) == IndexMarks(hidden_paths=frozenset({b"b/c.txt"}))
+    assert parse_tracked_paths(data) == {b"a", b"a.txt", b"b/c.txt", b"b/cd.txt", b"z" * 200}

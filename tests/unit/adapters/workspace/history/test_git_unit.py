@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.undo_kit import Project
-from treadle.adapters.workspace.history.git_index import NONE, git_fingerprint, index_digest
+from treadle.adapters.workspace.history.git_index import NONE, compute_git_fingerprint, read_index_digest
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -97,7 +97,7 @@ def test_one_file_that_cannot_go_back_keeps_all_of_it(project: Project) -> None:
 def test_a_repository_that_was_made_or_removed_comes_back_whole(project: Project) -> None:
     old_tree = project.tree()
     project.change(lambda: shutil.rmtree(project.path / ".git"), git=True)
-    assert git_fingerprint(project.root) == NONE
+    assert compute_git_fingerprint(project.root) == NONE
     assert not project.undo().conflicts
     assert project.tree() == old_tree
     assert git(project, "fsck", "--strict") == ""
@@ -125,35 +125,35 @@ def test_an_index_is_what_it_says(project: Project, version: str) -> None:
     index = project.path / ".git/index"
     data = index.read_bytes()
     assert data[7] == int(version)
-    digest = index_digest(data)
+    digest = read_index_digest(data)
     for file in (project.path / "many").iterdir():
         os.utime(file, (1, 1))
     git(project, "status")
     assert index.read_bytes() != data
-    assert index_digest(index.read_bytes()) == digest
+    assert read_index_digest(index.read_bytes()) == digest
     git(project, "update-index", "--chmod=+x", "f")
-    mode_digest = index_digest(index.read_bytes())
+    mode_digest = read_index_digest(index.read_bytes())
     git(project, "update-index", "--assume-unchanged", "f")
-    assert len({digest, mode_digest, index_digest(index.read_bytes())}) == 3
+    assert len({digest, mode_digest, read_index_digest(index.read_bytes())}) == 3
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"DIRC", b"DIRC\0\0\0\2\0\0\0\5", b"x" * 100, b"DIRC\0\0\0\4\0\0\0\1" + b"\xff" * 90]
 )
 def test_what_is_no_index_is_its_bytes(data: bytes) -> None:
-    assert index_digest(data) != index_digest(data + b"!")
+    assert read_index_digest(data) != read_index_digest(data + b"!")
 
 
 def test_the_fingerprint_is_of_everything_but_objects(project: Project) -> None:
-    fingerprints = {git_fingerprint(project.root)}
+    fingerprints = {compute_git_fingerprint(project.root)}
     git(project, "hash-object", "-w", "f")
-    assert git_fingerprint(project.root) in fingerprints
+    assert compute_git_fingerprint(project.root) in fingerprints
     for path in (".git/hooks/mine", ".git/info/exclude", ".git/HEAD"):
         project.write(path, "x\n")
-        fingerprints.add(git_fingerprint(project.root))
+        fingerprints.add(compute_git_fingerprint(project.root))
     (project.path / ".git/hooks/mine").chmod(0o755)
-    fingerprints.add(git_fingerprint(project.root))
+    fingerprints.add(compute_git_fingerprint(project.root))
     os.symlink("nowhere", project.path / ".git/link")
     os.mkfifo(project.path / ".git/fifo")
-    fingerprints.add(git_fingerprint(project.root))
+    fingerprints.add(compute_git_fingerprint(project.root))
     assert len(fingerprints) == 6

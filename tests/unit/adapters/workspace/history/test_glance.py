@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from treadle.adapters.workspace.history import trees, walk
 from treadle.adapters.workspace.history.trees import Tree
 from treadle.adapters.workspace.history.walk import Walk
-from treadle.adapters.workspace.paths.durable import digest_of
+from treadle.adapters.workspace.paths.durable import compute_digest
 from treadle.adapters.workspace.root import Root
 
 COMMANDS = (
@@ -56,9 +56,9 @@ def _small_trees_are_glanced_at() -> Iterator[None]:
 def walk_project(top: Path, known_tree: Tree | None, *, glanced: bool = True, keep: bool = False) -> tuple[Tree, bool]:
     with pytest.MonkeyPatch.context() as patch:
         if not glanced:
-            patch.setattr(walk, "odd_folders", lambda *_, **__: None)
-        one = Walk(known_tree, digest_of, keep=keep)
-        return one.over(Root(str(top))), one.changed
+            patch.setattr(walk, "find_odd_folders", lambda *_, **__: None)
+        one = Walk(known_tree, compute_digest, keep=keep)
+        return one.visit_root(Root(str(top))), one.changed
 
 
 @pytest.mark.thorough(one_of=8)
@@ -85,13 +85,13 @@ def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
 def entered_folders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that were listed."""
     names: list[str] = []
-    listed = walk.listing_of
+    listed = walk.list_entries
 
     def listing(fd: int) -> walk.Listing:
         names.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
         return listed(fd)
 
-    monkeypatch.setattr(walk, "listing_of", listing)
+    monkeypatch.setattr(walk, "list_entries", listing)
     return names
 
 
@@ -163,7 +163,7 @@ def test_a_find_of_another_kind_is_asked_once(
     program.write_text(f"#!/bin/sh\necho >> {call_log}\n{words}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    walk._program.cache_clear()
+    walk._find_program.cache_clear()
     try:
         known_tree, _ = walk_project(project, None)
         (project / "a/d/new").mkdir()
@@ -172,7 +172,7 @@ def test_a_find_of_another_kind_is_asked_once(
         assert "a/d/new/" in walk_project(project, known_tree)[0].folders
         assert 1 <= len(call_log.read_text().splitlines()) <= len(os.sched_getaffinity(0))
     finally:
-        walk._program.cache_clear()
+        walk._find_program.cache_clear()
 
 
 def test_a_find_that_the_project_brings_along_is_not_run(
@@ -181,13 +181,13 @@ def test_a_find_that_the_project_brings_along_is_not_run(
     (project / "find").write_text("#!/bin/sh\ntouch run\n")
     (project / "find").chmod(0o755)
     monkeypatch.setenv("PATH", f"{project}:{os.environ['PATH']}")
-    walk._program.cache_clear()
+    walk._find_program.cache_clear()
     try:
         known_tree, _ = walk_project(project, None)
         assert walk_project(project, known_tree) == (known_tree, False)
         assert not (project / "run").exists()
     finally:
-        walk._program.cache_clear()
+        walk._find_program.cache_clear()
 
 
 def test_left_out_folders_are_not_looked_into(project: Path) -> None:

@@ -8,15 +8,15 @@ from treadle.adapters.workspace.history.content_store import FULL, SMALL, Conten
 def test_small_objects_share_a_file(tmp_path: Path) -> None:
     images = ContentStore(tmp_path)
     data = [b"%d" % number * 100 for number in range(50)] + [b"x" * (SMALL + 1)]
-    with images.batch() as batch:
+    with images.open_batch() as batch:
         digests = [batch.put(each) for each in data]
     files = {path.stat().st_ino for path in (tmp_path / "objects").rglob("*") if path.is_file()}
     assert len(files) == 2
     assert [images.read(digest) for digest in digests] == data
     assert list(images.verify()) == []
-    assert images.size() < sum(map(len, data)) * 2
+    assert images.measure_size() < sum(map(len, data)) * 2
     images.drop(digests[0])
-    assert not images.has(digests[0])
+    assert not images.has_object(digests[0])
     assert images.read(digests[1]) == data[1]
     images.put(data[0])
     assert images.read(digests[0]) == data[0]
@@ -24,7 +24,7 @@ def test_small_objects_share_a_file(tmp_path: Path) -> None:
 
 def test_a_damaged_pack_is_not_used(tmp_path: Path) -> None:
     images = ContentStore(tmp_path)
-    with images.batch() as batch:
+    with images.open_batch() as batch:
         digests = [batch.put(b"%d" % number) for number in range(8)]
     place = next(path for path in (tmp_path / "objects").rglob(digests[7]))
     place.write_bytes(place.read_bytes()[:-1] + b"?")
@@ -35,7 +35,7 @@ def test_a_damaged_pack_is_not_used(tmp_path: Path) -> None:
 
 def test_many_objects_take_several_packs(tmp_path: Path) -> None:
     images = ContentStore(tmp_path)
-    with images.batch() as batch:
+    with images.open_batch() as batch:
         digests = [batch.put(b"%05d" % number * 4000) for number in range(FULL // 20_000 + 10)]
     files = {path.stat().st_ino for path in (tmp_path / "objects").rglob("*") if path.is_file()}
     assert len(files) == 2
@@ -44,7 +44,7 @@ def test_many_objects_take_several_packs(tmp_path: Path) -> None:
 
 def test_a_file_that_looks_like_a_pack_is_a_file(tmp_path: Path) -> None:
     images = ContentStore(tmp_path)
-    with images.batch() as batch:
+    with images.open_batch() as batch:
         digest, *_ = [batch.put(b"%d" % number) for number in range(8)]
     pack = next((tmp_path / "objects").rglob(digest)).read_bytes()
     assert images.read(images.put(pack)) == pack

@@ -43,15 +43,15 @@ def test_what_was_read_for_the_effect_is_kept_without_reading_it_again(
         raise AssertionError("read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Folders, "look", look)
-        patch.setattr(Folders, "matches", look)
+        patch.setattr(Folders, "read_state", look)
+        patch.setattr(Folders, "matches_state", look)
         effect = snapshots.commit("c/1.0", str(view))
     assert (views.root / "edited").read_text() == "one\ntwo\n"
     edited = {file.path: file for file in effect.files}["edited"]
     assert edited.before is not None
     assert edited.after is not None
     assert snapshots.images.read(edited.before.digest) == b"one\n"
-    assert snapshots.content(edited.after.digest) == b"one\ntwo\n"
+    assert snapshots.read_content(edited.after.digest) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize("act", [lambda file: file.write_text("ONE\n"), lambda file: file.chmod(0o600), os.unlink])

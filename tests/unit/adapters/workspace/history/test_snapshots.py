@@ -7,13 +7,13 @@ import pytest
 from treadle.adapters.workspace.history.snapshots import withhold
 from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileState, make_file_change
 
 FILE, FOLDER, LINK = FileState("file", 0o644, "ab", 2), FileState("directory", 0o755), FileState("link", target="evil")
 
 
 def make_change(path: str, state: FileState = FILE) -> FileChange:
-    return change_of(path, None, state, DiffStat())
+    return make_file_change(path, None, state, DiffStat())
 
 
 def withhold_files(root: Path, *files: FileChange) -> Effect:
@@ -74,7 +74,7 @@ def test_the_git_folder_is_a_folder_or_nothing(tmp_path: Path, state: FileState)
     effect = withhold_files(tmp_path, make_change("evil/x"), make_change(".git", state))
     assert [file.path for file in effect.files] == ["evil/x"]
     assert [each.path for each in effect.uncaptured] == [".git"]
-    replaced = change_of(".git", FOLDER, state, DiffStat())
+    replaced = make_file_change(".git", FOLDER, state, DiffStat())
     assert [conflict.path for conflict in withhold_files(tmp_path, replaced).conflicts] == [".git"]
 
 

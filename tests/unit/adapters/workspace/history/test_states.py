@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.history.states import Counting, FileContent, Folders, content_of, parts_of, state_of
+from treadle.adapters.workspace.history.states import (
+    Counting,
+    FileContent,
+    Folders,
+    read_file_content,
+    read_path_state,
+    split_path,
+)
 from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot
 from treadle.protocol.files import DiffStat, FileState, encode_path
@@ -46,14 +53,14 @@ STATES = {
 @pytest.mark.parametrize("path", STATES)
 def test_what_lies_there(project: Path, path: str) -> None:
     with Folders(str(project)) as folders:
-        assert folders.look(path) == STATES[path]
-        assert [other_path for other_path in STATES if folders.matches(path, STATES[other_path])] == [
+        assert folders.read_state(path) == STATES[path]
+        assert [other_path for other_path in STATES if folders.matches_state(path, STATES[other_path])] == [
             other_path for other_path in STATES if STATES[other_path] == STATES[path]
         ]
 
 
 def test_a_socket_is_only_known_to_be_there(project: Path) -> None:
-    state = state_of(Root(str(project)), "socket")
+    state = read_path_state(Root(str(project)), "socket")
     assert state is not None
     assert state.kind == "other"
 
@@ -62,39 +69,39 @@ def test_names_that_are_no_text(project: Path) -> None:
     name = os.fsdecode(b"\xff\n" + b"x" * 253)
     (project / name).symlink_to(os.fsdecode(b"\xfe"))
     with Folders(str(project)) as folders:
-        assert folders.look(encode_path(name)) == FileState("link", target=encode_path("\udcfe"))
+        assert folders.read_state(encode_path(name)) == FileState("link", target=encode_path("\udcfe"))
 
 
 def test_recorded_paths_go_through_no_link(project: Path) -> None:
     (project / "d" / "x").write_bytes(b"x")
     with Folders(str(project)) as folders:
-        assert folders.look("d/x") is not None
-        assert folders.look("up/x") is None
-        assert folders.look("out/project") is None
+        assert folders.read_state("d/x") is not None
+        assert folders.read_state("up/x") is None
+        assert folders.read_state("out/project") is None
 
 
 def test_paths_of_callers_go_through_links_that_stay_inside(project: Path) -> None:
     (project / "d" / "x").write_bytes(b"x")
     root = Root(str(project))
-    assert state_of(root, "up/x") == state_of(root, str(project / "d" / "x"))
+    assert read_path_state(root, "up/x") == read_path_state(root, str(project / "d" / "x"))
     with pytest.raises(OutsideRoot):
-        state_of(root, "out/project")
+        read_path_state(root, "out/project")
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "a/../b", "/a", "a/", "a//b", "a\0b"])
 def test_what_nobody_would_record_is_refused(path: str) -> None:
     with pytest.raises(OutsideRoot):
-        parts_of(path)
+        split_path(path)
 
 
 def test_folders_are_found_anew_after_they_were_replaced(project: Path) -> None:
     (project / "d" / "x").write_bytes(b"x")
     with Folders(str(project)) as folders:
-        assert folders.look("d/x") is not None
+        assert folders.read_state("d/x") is not None
         (project / "d").rename(project / "e")
         folders.forget()
-        assert folders.look("d/x") is None
-        assert folders.look("e/x") is not None
+        assert folders.read_state("d/x") is None
+        assert folders.read_state("e/x") is not None
 
 
 def test_no_descriptor_stays_open(project: Path) -> None:
@@ -105,8 +112,8 @@ def test_no_descriptor_stays_open(project: Path) -> None:
     for _ in range(3):
         with Folders(str(project)) as folders:
             for path in STATES:
-                folders.look(path)
-        state_of(Root(str(project)), "file")
+                folders.read_state(path)
+        read_path_state(Root(str(project)), "file")
     assert count() == fd_count
 
 
@@ -122,7 +129,7 @@ def test_a_very_deep_path(tmp_path: Path) -> None:
     os.close(os.open("file", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=fd))
     os.close(fd)
     with Folders(str(tmp_path)) as folders:
-        assert folders.look("/".join([*names, "file"])) == FileState("file", 0o600, EMPTY, 0)
+        assert folders.read_state("/".join([*names, "file"])) == FileState("file", 0o600, EMPTY, 0)
 
 
 def test_where_a_path_leads(project: Path) -> None:
@@ -141,7 +148,7 @@ def read_content(path: Path, data: bytes, size_seen: int | None = None) -> FileC
     path.write_bytes(data if size_seen is None else data[:size_seen])
     status = os.stat(path)
     path.write_bytes(data)
-    return content_of(-1, "", status, 0o644, lambda: os.open(path, os.O_RDONLY))
+    return read_file_content(-1, "", status, 0o644, lambda: os.open(path, os.O_RDONLY))
 
 
 LARGE = b"".join(b"line %d\n" % number for number in range(40_000))

@@ -388,7 +388,7 @@ def test_kept_hunks_are_a_baseline_that_is_kept(project: Project) -> None:
     kept_change = keep_hunks(project.root, project.snapshots.images, trail, [2])
     assert kept_change.before == files[0].before
     assert kept_change.after is not None
-    assert project.snapshots.content(kept_change.after.digest).decode() == edit_lines((15, "two\n"))
+    assert project.snapshots.read_content(kept_change.after.digest).decode() == edit_lines((15, "two\n"))
     assert kept_change.after.mode == 0o600
     assert keep_hunks(project.root, project.snapshots.images, trail, [1, 2, 3]).after == files[0].after
     with pytest.raises(ToolError, match="no hunk 9"):

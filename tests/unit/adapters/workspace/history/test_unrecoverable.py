@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.history.repository_changes import unrecoverable
+from treadle.adapters.workspace.history.repository_changes import find_unrecoverable_paths
 from treadle.adapters.workspace.root import Root
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileState, make_file_change
 
 OLD = FileState("file", 0o644, "old", 100)
 
 
 def of(path: str, new_state: FileState | None, *, ignored: bool = False) -> FileChange:
-    return change_of(path, OLD, new_state, DiffStat(), ignored=ignored)
+    return make_file_change(path, OLD, new_state, DiffStat(), ignored=ignored)
 
 
 def find_lost(root: Path, *files: FileChange, stored_digests: tuple[str, ...] = ()) -> tuple[str, ...]:
-    return unrecoverable(Root(root), files, lambda digest: digest in stored_digests, lambda: None)
+    return find_unrecoverable_paths(Root(root), files, lambda digest: digest in stored_digests, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_files_of_which_next_to_nothing_is_left(new_state: FileState | None, is_
 
 
 def test_what_is_left_elsewhere_is_not_lost(tmp_path: Path) -> None:
-    move = change_of("there", None, OLD, DiffStat())
+    move = make_file_change("there", None, OLD, DiffStat())
     assert find_lost(tmp_path, of("here", None), move) == ()
     assert find_lost(tmp_path, of("here", None), stored_digests=("old",)) == ()
     assert find_lost(tmp_path, of("build/x", None, ignored=True)) == ()
@@ -51,7 +51,7 @@ def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
     path: str, ignored: bool, tmp_path: Path
 ) -> None:
     """S-16: a move into an ignored folder, and its removal there, would take the only copy in two steps."""
-    move = change_of(path, None, OLD, DiffStat(), ignored=ignored)
+    move = make_file_change(path, None, OLD, DiffStat(), ignored=ignored)
     assert find_lost(tmp_path, of("here", None), move) == ("here",)
 
 
@@ -70,7 +70,7 @@ def test_a_file_of_which_no_line_is_left_is_lost(old: str, removed_lines: int, i
     """S-16: the new content may be as large as the old one."""
     (tmp_path / "notes").write_text(old)
     old_state = FileState("file", 0o644, "old", len(old))
-    file = change_of("notes", old_state, FileState("file", 0o644, "new", 100), DiffStat(30, removed_lines))
+    file = make_file_change("notes", old_state, FileState("file", 0o644, "new", 100), DiffStat(30, removed_lines))
     assert find_lost(tmp_path, file) == (("notes",) if is_lost else ())
 
 
@@ -86,6 +86,6 @@ def test_what_git_has_is_not_lost(tmp_path: Path) -> None:
             return frozenset(ids) & {process.stdout.strip()}
 
     files = (of("known", None), of("other", None))
-    lost_paths = unrecoverable(Root(tmp_path), files, lambda _: False, Repository)  # type: ignore[arg-type]
+    lost_paths = find_unrecoverable_paths(Root(tmp_path), files, lambda _: False, Repository)  # type: ignore[arg-type]
     assert lost_paths == ("other",)
     assert asked_ids

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.adapters.workspace.paths import durable
 from treadle.adapters.workspace.paths.durable import SyncAhead
-from treadle.adapters.workspace.paths.entries import LIST, closing_fd
+from treadle.adapters.workspace.paths.entries import LIST, hold_fd
 
 
 def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +16,7 @@ def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(durable, "sync_all", fail)
-    with closing_fd(os.open(tmp_path, LIST)) as folder:
+    with hold_fd(os.open(tmp_path, LIST)) as folder:
         sync = SyncAhead(folder)
         with pytest.raises(OSError, match="Input/output"):
             sync.check()
@@ -24,5 +24,5 @@ def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pyt
 
 def test_a_sync_ahead_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with closing_fd(os.open(tmp_path, LIST)) as folder:
+    with hold_fd(os.open(tmp_path, LIST)) as folder:
         SyncAhead(folder).check()

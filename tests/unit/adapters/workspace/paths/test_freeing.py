@@ -27,7 +27,7 @@ def held_below(folder: Path) -> int:
 
 def settle() -> None:
     until = time.monotonic() + 60
-    while durable.pending() and time.monotonic() < until:
+    while durable.count_pending() and time.monotonic() < until:
         time.sleep(0.001)
 
 

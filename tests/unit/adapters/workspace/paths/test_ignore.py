@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.workspace.paths.ignore import Rules, lines_of, seen_from
+from treadle.adapters.workspace.paths.ignore import Rules, decode_rule_lines, rebase_patterns
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from treadle.adapters.workspace.paths.ignore import Rules, lines_of, seen_from
     ],
 )
 def test_rules_seen_from_below(line: str, below: list[str], expected: list[str]) -> None:
-    assert seen_from([line], below) == expected
+    assert rebase_patterns([line], below) == expected
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "c.o"])
@@ -49,18 +49,18 @@ def test_the_same_verdict_from_above_and_from_below(
 ) -> None:
     """For what lies right in a searched directory: rules that speak of the way there aside, nothing changes."""
     rules = [line for line in lines if not line.strip("!/").endswith("**") and not _speaks_of(line, below)]
-    above = Rules(rules).verdict("/".join([*below, name]), directory=directory)
-    assert Rules(seen_from(rules, below)).verdict(name, directory=directory) == above
+    above = Rules(rules).find_verdict("/".join([*below, name]), directory=directory)
+    assert Rules(rebase_patterns(rules, below)).find_verdict(name, directory=directory) == above
 
 
 def _speaks_of(line: str, below: list[str]) -> bool:
     ways = ["/".join(below[:depth]) for depth in range(1, len(below) + 1)]
     bare = Rules([line.removeprefix("!")])
-    return any(bare.verdict(way, directory=True) for way in ways)
+    return any(bare.find_verdict(way, directory=True) for way in ways)
 
 
 def test_lists_are_read_whatever_is_in_them() -> None:
-    rules = Rules(lines_of(b"\xef\xbb\xbf*.o\r\n\xff\n[\n/\n!\n\\\n  \nx y\n"))
-    assert rules.verdict("a.o", directory=False) is True
-    assert rules.verdict("x y", directory=False) is True
-    assert rules.verdict("z", directory=False) is None
+    rules = Rules(decode_rule_lines(b"\xef\xbb\xbf*.o\r\n\xff\n[\n/\n!\n\\\n  \nx y\n"))
+    assert rules.find_verdict("a.o", directory=False) is True
+    assert rules.find_verdict("x y", directory=False) is True
+    assert rules.find_verdict("z", directory=False) is None

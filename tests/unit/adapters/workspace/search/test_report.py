@@ -18,7 +18,9 @@ def read(pieces: list[bytes]) -> tuple[list[tuple[str, int, list[tuple[int, int]
     for piece in pieces:
         reader.feed(piece)
     reader.close()
-    return [(path, counted.count, counted.first(2)) for path, counted in reader.files.sort_by_name()], reader.total
+    return [
+        (path, counted.count, counted.parse_positions(2)) for path, counted in reader.files.sort_by_name()
+    ], reader.total
 
 
 def test_every_split_reads_the_same() -> None:
@@ -37,7 +39,7 @@ def test_a_million_matches_in_one_file_are_counted_and_not_kept() -> None:
         assert len(reader._open) + len(reader._counted.head) < 10_000
     reader.close()
     ((path, counted),) = reader.files.sort_by_name()
-    assert (path, counted.count, len(counted.first(50))) == ("a", 1_000_000, 50)
+    assert (path, counted.count, len(counted.parse_positions(50))) == ("a", 1_000_000, 50)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
@@ -52,4 +54,4 @@ def test_of_many_files_the_first_are_kept(size: int) -> None:
 
 
 def test_a_line_without_a_column_begins_at_its_first_byte() -> None:  # T-04
-    assert LineCount(2, b"5:3:\n6: \r\n").first(50) == [(5, 3), (6, 1)]
+    assert LineCount(2, b"5:3:\n6: \r\n").parse_positions(50) == [(5, 3), (6, 1)]

@@ -17,8 +17,8 @@ import pytest
 from treadle.adapters.workspace.paths.ignore import Ignoring, Rules
 from treadle.adapters.workspace.root import Root
 from treadle.adapters.workspace.search import search as searching
-from treadle.adapters.workspace.search.scan import MAX_FILE, special_files
-from treadle.adapters.workspace.search.search import TIMEOUT_S, Engine, ripgrep
+from treadle.adapters.workspace.search.scan import MAX_FILE, find_special_files
+from treadle.adapters.workspace.search.search import TIMEOUT_S, Engine, find_ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
 
@@ -28,7 +28,7 @@ Make = Callable[[Path], Engine]
 
 
 def program(name: str) -> str | None:
-    path = ripgrep("/nowhere") if name == "ripgrep" else None
+    path = find_ripgrep("/nowhere") if name == "ripgrep" else None
     assert name == "own" or path, "ripgrep comes with the requirements"
     return path
 
@@ -459,11 +459,11 @@ def test_the_search_for_special_ignore_files_spares_ignored_folders(project: Pat
     os.mkfifo(project / "built" / "e" / "fifo")
     top = os.open(project, os.O_RDONLY)
     try:
-        assert len(list(special_files(top, ".gitignore", Ignoring()))) == 3  # the root, a, a/b
-        assert not any(special_files(top, ".gitignore", Ignoring(((Rules(["/a"]), 0),))))
-        assert len(list(special_files(top, ".gitignore", Ignoring(((Rules(["/a"]), 0),))))) == 1
+        assert len(list(find_special_files(top, ".gitignore", Ignoring()))) == 3  # the root, a, a/b
+        assert not any(find_special_files(top, ".gitignore", Ignoring(((Rules(["/a"]), 0),))))
+        assert len(list(find_special_files(top, ".gitignore", Ignoring(((Rules(["/a"]), 0),))))) == 1
         (project / "a" / "b" / ".gitignore").symlink_to("../../built/e/fifo")
-        assert any(special_files(top, ".gitignore", Ignoring()))
+        assert any(find_special_files(top, ".gitignore", Ignoring()))
     finally:
         os.close(top)
 
@@ -497,8 +497,8 @@ def test_a_program_that_the_project_brings_along_is_not_run(project: Path, monke
     (project / "bin" / "rg").chmod(0o755)
     monkeypatch.setattr(searching.sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", f"{project}/bin:bin:.")
-    assert ripgrep.__wrapped__(str(project)) is None
-    assert ripgrep.__wrapped__("/elsewhere") == f"{project}/bin/rg"
+    assert find_ripgrep.__wrapped__(str(project)) is None
+    assert find_ripgrep.__wrapped__("/elsewhere") == f"{project}/bin/rg"
 
 
 def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own(project: Path, tmp_path: Path) -> None:

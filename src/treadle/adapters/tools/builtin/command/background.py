@@ -8,20 +8,25 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import ToolContext, WithContext, in_thread, parameters
-from treadle.adapters.tools.builtin.command.network import reached_hosts, shown_hosts
-from treadle.adapters.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
+from treadle.adapters.tools.builtin.base import ToolContext, WithContext, build_parameters, run_in_thread
+from treadle.adapters.tools.builtin.command.network import format_hosts, read_reached_hosts
+from treadle.adapters.tools.builtin.command.output import (
+    build_range_view,
+    describe_exit,
+    find_finished_end,
+    format_stopped_lines,
+)
 from treadle.adapters.tools.builtin.command.project import GIVEN_UP, NOT_KEPT, CommandProject, JobLayer, ProjectChange
 from treadle.adapters.tools.builtin.command.request import CommandRequest
-from treadle.adapters.tools.builtin.command.shell import stopped_names
+from treadle.adapters.tools.builtin.command.shell import parse_stopped_names
 from treadle.base.types import CallKey, SystemClock
 from treadle.diff.changes import count
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, CommandExit, KnownCommand
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
-from treadle.ports.workspace import WorldPlaces, inert
+from treadle.ports.workspace import WorldPlaces, escape_name
 from treadle.protocol.events import JobEnded, JobSettled
-from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, WORLD_TOOL, ToolSpec, digest, job_handle
+from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, WORLD_TOOL, ToolSpec, compute_digest, parse_job_handle
 
 MAX_RUNNING = 8
 KEPT = 20
@@ -42,7 +47,7 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
     if request.background and len(running) >= MAX_RUNNING:
         raise ToolError(
             f"{MAX_RUNNING} background commands run already, and no more may: stop one with stop_command first.\n"
-            + "\n".join(_line(one) for one in running)
+            + "\n".join(_format_line(one) for one in running)
         )
     now = SystemClock().now_ms()
     ended_commands = [one for one in known_commands if not one.running]
@@ -64,10 +69,10 @@ async def _count_pending(context: ToolContext, invocation: Invocation, one: Know
     result = None if command is None or one.running else await command.wait(0)
     if command is None or result is None:
         return 0
-    return await _layer(context, invocation, one.call, command).pending(result)
+    return await _make_layer(context, invocation, one.call, command).count_pending(result)
 
 
-def _layer(context: ToolContext, invocation: Invocation, handle: str, command: Command) -> JobLayer:
+def _make_layer(context: ToolContext, invocation: Invocation, handle: str, command: Command) -> JobLayer:
     place = invocation.project, invocation.options, invocation.changed_paths
     return JobLayer(context, invocation.chat, handle, command, *place)
 
@@ -76,8 +81,8 @@ async def report_start(context: ToolContext, command: Command, handle: str) -> t
     command_exit = await _settle_down(command, 0, _LOOK_S)
     if command_exit is not None and command_exit.ending == "failed":
         raise ToolError(f"The command could not be started: {command_exit.error}.")
-    text, _ = await in_thread(_news, context, command, handle, command_exit)
-    state = _state(command_exit)
+    text, _ = await run_in_thread(_read_news, context, command, handle, command_exit)
+    state = _describe_state(command_exit)
     note = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
     text = f"{text}\n{note}" if text else note
     return text, f"in the background as {handle}, {state}", not _has_failed(command_exit)
@@ -104,14 +109,14 @@ class _Handled(WithContext, PlainTool):
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         """Complete and tell the commit that the call had begun; changes that were not begun stay on the view."""
-        if not (scope := _scope(invocation)):
+        if not (scope := _read_scope(invocation)):
             return None
-        layer = _layer(self._context, invocation, _handle(invocation), await self._find(invocation))
+        layer = _make_layer(self._context, invocation, _get_handle(invocation), await self._find(invocation))
         change = await layer.call_off(invocation.call, all_of_it=scope == "all")
         if change is None:
             return None
-        facts = (JobSettled(_handle(invocation), change.settlement),) if scope == "all" else ()
-        return change.added_to(Outcome("", effect="view", facts=facts))
+        facts = (JobSettled(_get_handle(invocation), change.settlement),) if scope == "all" else ()
+        return change.add_to(Outcome("", effect="view", facts=facts))
 
     async def _list_background_commands(self, invocation: Invocation) -> list[KnownCommand]:
         commands = self._context.commands
@@ -119,7 +124,7 @@ class _Handled(WithContext, PlainTool):
         return [one for one in known_commands if one.background]
 
     async def _find(self, invocation: Invocation) -> Command:
-        handle, commands = _handle(invocation), self._context.commands
+        handle, commands = _get_handle(invocation), self._context.commands
         is_known = any(one.call == handle for one in await self._list_background_commands(invocation))
         command = await commands.find(invocation.chat, CallKey(handle)) if commands is not None and is_known else None
         if command is not None:
@@ -129,15 +134,20 @@ class _Handled(WithContext, PlainTool):
 
     async def _list_lines(self, invocation: Invocation) -> str:
         known_commands = await self._list_background_commands(invocation)
-        return "\n".join([_line(one, await _count_pending(self._context, invocation, one)) for one in known_commands])
+        return "\n".join(
+            [_format_line(one, await _count_pending(self._context, invocation, one)) for one in known_commands]
+        )
 
-    async def _report(
+    async def _report_command(
         self, command: Command, invocation: Invocation, command_exit: CommandExit | None, by: str = ""
     ) -> Outcome:
-        text, size = await in_thread(_news, self._context, command, invocation.call, command_exit)
-        state, layer = _state(command_exit), _layer(self._context, invocation, _handle(invocation), command)
+        text, size = await run_in_thread(_read_news, self._context, command, invocation.call, command_exit)
+        state, layer = (
+            _describe_state(command_exit),
+            _make_layer(self._context, invocation, _get_handle(invocation), command),
+        )
         lines: tuple[str, ...] = ()
-        change, pending, scope = ProjectChange(source="view"), 0, _scope(invocation)
+        change, pending, scope = ProjectChange(source="view"), 0, _read_scope(invocation)
         if scope and invocation.discard:
             # The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped;
             # else it stays for a person to commit.
@@ -148,7 +158,7 @@ class _Handled(WithContext, PlainTool):
             change = await layer.commit(invocation.call, command_exit if scope == "all" else None)
         elif command_exit is None and invocation.arguments.get("commit"):
             lines = ("[nothing to commit]",)
-        if command_exit is not None and (pending := await layer.pending(command_exit)):
+        if command_exit is not None and (pending := await layer.count_pending(command_exit)):
             if not invocation.discard:
                 lines = (_PENDING.format(count(pending, "change")),)
         elif command_exit is not None and await layer.drop_unknown(command_exit):
@@ -156,45 +166,49 @@ class _Handled(WithContext, PlainTool):
         elif command_exit is not None and not scope and await layer.is_given_up(command_exit):
             lines = (GIVEN_UP,)
         facts: tuple[JobEnded | JobSettled, ...] = ()
-        if command_exit is not None and await in_thread(command.first, invocation.call):
+        if command_exit is not None and await run_in_thread(command.is_first_token, invocation.call):
             if not layer.exists:  # the changes in the project while a command without a view ran
-                name = f"{invocation.chat}/{_handle(invocation)}"
+                name = f"{invocation.chat}/{_get_handle(invocation)}"
                 project = CommandProject(self._context, name, invocation.project, invocation.options)
                 change = await project.compare("observed", invocation.known_files)
             ending, stopped_by = command_exit.ending, by if command_exit.ending == "stopped" else ""
-            facts = (JobEnded(_handle(invocation), ending, command_exit.code, stopped_by, change.concerns, pending),)
+            facts = (
+                JobEnded(_get_handle(invocation), ending, command_exit.code, stopped_by, change.concerns, pending),
+            )
         elif scope == "all" and not pending:
-            facts = (JobSettled(_handle(invocation), change.settlement),)
+            facts = (JobSettled(_get_handle(invocation), change.settlement),)
         body = "\n".join((text or "(nothing new)", *change.lines, *lines, f"[{state}]"))
         success = not _has_failed(command_exit) and change.success
-        hosts = await in_thread(reached_hosts, f"{command.folder}/network", ())  # those that its proxy has let pass
-        summary = "; ".join(note for note in (f"{state}, {size:,} new bytes", shown_hosts(hosts)) if note)
+        hosts = await run_in_thread(
+            read_reached_hosts, f"{command.folder}/network", ()
+        )  # those that its proxy has let pass
+        summary = "; ".join(note for note in (f"{state}, {size:,} new bytes", format_hosts(hosts)) if note)
         outcome = Outcome(body, summary, success=success, facts=facts, hosts=hosts)
-        return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
+        return change.add_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
 
 
 class _Committing(_Handled, ABC):
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        if not _handle(invocation):
+        if not _get_handle(invocation):
             return None
-        scope, rehearsal = await self._look(invocation)
+        scope, rehearsal = await self._rehearse_commit(invocation)
         self._rehearsed[(invocation.chat, invocation.call)] = scope
         return rehearsal
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        if not _handle(invocation):
+        if not _get_handle(invocation):
             return None
         await self._find(invocation)
         key = (invocation.chat, invocation.call)
-        scope = self._rehearsed.pop(key) if key in self._rehearsed else (await self._look(invocation))[0]
+        scope = self._rehearsed.pop(key) if key in self._rehearsed else (await self._rehearse_commit(invocation))[0]
         return {"commits": scope} if scope else None
 
-    async def _look(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
+    async def _rehearse_commit(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
         command = await self._find(invocation)
         result = await self._wait(command, invocation)
         if result is None and not invocation.arguments.get("commit"):
             return "", None
-        layer = _layer(self._context, invocation, _handle(invocation), command)
+        layer = _make_layer(self._context, invocation, _get_handle(invocation), command)
         rehearsal = await layer.rehearse(invocation.call, result)
         if rehearsal is None or rehearsal.empty:
             return "", None
@@ -214,7 +228,7 @@ class CheckCommand(_Committing):
             "commit does that while it runs. Without a handle: all background commands."
         ),
         dispensable=True,
-        parameters=parameters(
+        parameters=build_parameters(
             handle=HANDLE,
             wait_s={"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
             commit={
@@ -231,13 +245,13 @@ class CheckCommand(_Committing):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        if not _handle(invocation):
+        if not _get_handle(invocation):
             return Outcome(await self._list_lines(invocation) or "There are no background commands.")
         command = await self._find(invocation)
-        return await self._report(command, invocation, await command.wait(0))
+        return await self._report_command(command, invocation, await command.wait(0))
 
     async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
-        begin, _ = await in_thread(command.since, invocation.call)
+        begin, _ = await run_in_thread(command.locate_new_output, invocation.call)
         return await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
 
 
@@ -249,7 +263,7 @@ class SendInput(_Handled):
             'Control keys by their code: "\\u0003" is Ctrl-C in a pty. end closes the input.'
         ),
         dispensable=True,
-        parameters=parameters(
+        parameters=build_parameters(
             required=("handle",),
             handle=HANDLE,
             text={"type": "string", "default": ""},
@@ -266,10 +280,13 @@ class SendInput(_Handled):
         text, end = str(arguments.get("text") or ""), bool(arguments.get("end"))
         if arguments.get("enter", True) and (text or not end):
             text += "\n"
-        begin, _ = await in_thread(command.since, invocation.call)
-        token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
+        begin, _ = await run_in_thread(command.locate_new_output, invocation.call)
+        # with a digest of these words: a log that was put back may say others
+        token = f"{invocation.call}~{compute_digest(arguments)[:12]}"
         await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
-        return await self._report(command, invocation, await _settle_down(command, begin, ANSWER_S, until_news=True))
+        return await self._report_command(
+            command, invocation, await _settle_down(command, begin, ANSWER_S, until_news=True)
+        )
 
 
 class StopCommand(_Committing):
@@ -280,32 +297,32 @@ class StopCommand(_Committing):
             "see the last of its output."
         ),
         dispensable=True,
-        parameters=parameters(required=("handle",), handle=HANDLE),
+        parameters=build_parameters(required=("handle",), handle=HANDLE),
         idempotent=True,
         summary_argument="handle",
         effect="none",
         job_argument="handle",
     )
 
-    async def trial(self, invocation: Invocation) -> Trial | None:
+    async def plan_trial(self, invocation: Invocation) -> Trial | None:
         """It is stopped before its effect is judged, so that is recorded first."""
         return Trial({}, begins=(await (await self._find(invocation)).wait(0)) is None)
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await self._find(invocation)
-        return await self._report(command, invocation, await command.stop(), by="model")
+        return await self._report_command(command, invocation, await command.stop(), by="model")
 
     async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
         return await command.stop()
 
 
-def _scope(invocation: Invocation) -> CommitScope:
+def _read_scope(invocation: Invocation) -> CommitScope:
     scope = (invocation.plan or {}).get("commits")
     return scope if scope in ("part", "all") else ""
 
 
-def _handle(invocation: Invocation) -> str:
-    return job_handle(invocation.arguments)
+def _get_handle(invocation: Invocation) -> str:
+    return parse_job_handle(invocation.arguments)
 
 
 async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> CommandExit | None:
@@ -323,24 +340,24 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
     return command_exit
 
 
-def _news(context: ToolContext, command: Command, token: str, result: CommandExit | None) -> tuple[str, int]:
+def _read_news(context: ToolContext, command: Command, token: str, result: CommandExit | None) -> tuple[str, int]:
     """The output since the last look, and its size. Half a character, or the start of a secret (S-11), waits."""
-    begin, size = command.since(token)
-    end = size if result is not None else finished_end(command, begin, size, context.finished_length)
-    lines = [view_between(command, begin, end, context.redact).text] if end > begin else []
+    begin, size = command.locate_new_output(token)
+    end = size if result is not None else find_finished_end(command, begin, size, context.finished_length)
+    lines = [build_range_view(command, begin, end, context.redact).text] if end > begin else []
     if end < size:
-        command.since(token, end)
+        command.locate_new_output(token, end)
         lines.append(f"[{count(size - end, 'byte')} of unfinished output not shown yet]")
     if result is not None:
-        lines += stopped_lines(stopped_names(command.shell()), left_behind=result.left_behind)
+        lines += format_stopped_lines(parse_stopped_names(command.read_shell_state()), left_behind=result.left_behind)
     return "\n".join(lines), end - begin
 
 
-def _state(command_exit: CommandExit | None) -> str:
+def _describe_state(command_exit: CommandExit | None) -> str:
     if command_exit is None:
         return "running"
     if command_exit.ending == "exited":
-        return exit_words(command_exit)
+        return describe_exit(command_exit)
     words = {"timed_out": "ended after a day", "idle": "ended because it was idle"}
     return words.get(command_exit.ending, command_exit.ending)
 
@@ -349,10 +366,10 @@ def _has_failed(end: CommandExit | None) -> bool:
     return end is not None and (end.ending == "lost" or (end.ending == "exited" and end.code != 0))
 
 
-def _line(one: KnownCommand, pending: int = 0) -> str:
+def _format_line(one: KnownCommand, pending: int = 0) -> str:
     state = "running" if one.running else "ended"
     note = f", {count(pending, 'change')} not committed" if pending else ""
-    return f'"{one.call}" {state}{note}: {inert(one.title)}'
+    return f'"{one.call}" {state}{note}: {escape_name(one.title)}'
 
 
 _ELSEWHERE = "The world {} is not one of the place in which this chat works; commit it in a chat that works there."
@@ -367,7 +384,7 @@ class CommitWorld(WithContext, PlainTool):
     spec = ToolSpec(
         name=WORLD_TOOL,
         description="Make what was changed in a world the project's own.",
-        parameters=parameters(required=("world",), world={"type": "string", "minLength": 1}),
+        parameters=build_parameters(required=("world",), world={"type": "string", "minLength": 1}),
         effect="edit",
         timeout_s=600.0,
         summary_argument="world",
@@ -375,53 +392,53 @@ class CommitWorld(WithContext, PlainTool):
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         # A call with a plan changes files: a checkpoint precedes it.
-        return {"view": await in_thread(self._view, invocation)}
+        return {"view": await run_in_thread(self._get_view, invocation)}
 
     async def preview(self, invocation: Invocation) -> str:
-        return (await self._project(invocation).preview(await in_thread(self._view, invocation)))[1]
+        return (await self._make_project(invocation).preview_commit(await run_in_thread(self._get_view, invocation)))[1]
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        project = self._project(invocation)
-        effect = await project.effect(await in_thread(self._view, invocation))
-        unrecoverable = await project.unrecoverable(effect)
+        project = self._make_project(invocation)
+        effect = await project.compute_effect(await run_in_thread(self._get_view, invocation))
+        unrecoverable = await project.find_unrecoverable(effect)
         return Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history)
 
     async def run(self, invocation: Invocation) -> Outcome:
-        worlds, world = self._places(), str(invocation.arguments["world"])
-        view = await in_thread(self._view, invocation)
-        alone = worlds.alone(world)
-        await in_thread(alone.__enter__)
+        worlds, world = self._require_worlds(), str(invocation.arguments["world"])
+        view = await run_in_thread(self._get_view, invocation)
+        alone = worlds.lock_world(world)
+        await run_in_thread(alone.__enter__)
         try:
-            change = await self._project(invocation).commit(view)
+            change = await self._make_project(invocation).commit(view)
             if change.success:
-                await in_thread(worlds.record_commit, world, change.files)
+                await run_in_thread(worlds.record_commit, world, change.files)
         finally:
-            await in_thread(alone.__exit__, None, None, None)
-        return self._outcome(world, change)
+            await run_in_thread(alone.__exit__, None, None, None)
+        return self._make_outcome(world, change)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"  # a decided commit is completed, by its name, and reported
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        change = await self._project(invocation).discard()
-        return self._outcome(str(invocation.arguments["world"]), change) if change.files else None
+        change = await self._make_project(invocation).discard()
+        return self._make_outcome(str(invocation.arguments["world"]), change) if change.files else None
 
-    def _view(self, invocation: Invocation) -> str:
-        worlds, world = self._places(), str(invocation.arguments["world"])
-        if worlds.beneath(world) != invocation.project:
+    def _get_view(self, invocation: Invocation) -> str:
+        worlds, world = self._require_worlds(), str(invocation.arguments["world"])
+        if worlds.get_commit_target(world) != invocation.project:
             raise ToolError(_ELSEWHERE.format(world))
-        return worlds.view(world)
+        return worlds.locate_view(world)
 
-    def _places(self) -> WorldPlaces:
+    def _require_worlds(self) -> WorldPlaces:
         if self._context.worlds is None or self._context.snapshots_of is None:
             raise ToolError("This Treadle has no worlds.")
         return self._context.worlds()
 
-    def _project(self, invocation: Invocation) -> CommandProject:
+    def _make_project(self, invocation: Invocation) -> CommandProject:
         place = invocation.project, invocation.options, invocation.changed_paths
         return _Committed(self._context, f"{invocation.chat}/{invocation.call}", *place)
 
-    def _outcome(self, world: str, change: ProjectChange) -> Outcome:
+    def _make_outcome(self, world: str, change: ProjectChange) -> Outcome:
         headline = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."
         lines = (headline, *change.lines) if change.success else change.lines
-        return change.added_to(Outcome("\n".join(lines), success=change.success, effect="view"))
+        return change.add_to(Outcome("\n".join(lines), success=change.success, effect="view"))

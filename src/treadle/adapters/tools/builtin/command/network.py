@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.base.host_patterns import ALL, PORTS, check, expand, family, is_address, matches
-from treadle.base.inert import inert_line
+from treadle.base.host_patterns import ALL, PORTS, check_pattern, expand, get_host_family, is_address, matches_host
+from treadle.base.inert import make_inert_line
 from treadle.errors import InvalidInput
 from treadle.ports.sandbox import PROXY_PORT, AllHosts, Hosts, Network, NoNetwork
 from treadle.protocol.options import NetworkChoice
@@ -37,13 +37,13 @@ _MOST = 5
 _MOST_REACHED = 200
 
 
-def network_of(choice: NetworkChoice, log: str) -> Network:
+def make_network(choice: NetworkChoice, log: str) -> Network:
     if isinstance(choice, bool):
         return AllHosts() if choice else NoNetwork()
     return Hosts(choice, log) if choice else NoNetwork()
 
 
-def through_proxy() -> dict[str, str]:
+def make_proxy_variables() -> dict[str, str]:
     """Variables that lead programs to the proxy. ALL_PROXY is HTTP, too: libraries without SOCKS fail with socks5h."""
     general = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
     return {
@@ -56,57 +56,65 @@ def through_proxy() -> dict[str, str]:
     }
 
 
-def wanted_hosts(text: str, log: str, reached: NetworkChoice) -> tuple[str, ...]:
+def find_wanted_hosts(text: str, log: str, reached: NetworkChoice) -> tuple[str, ...]:
     """The hosts that a failed command would have needed, as patterns; `all` if unknown; none if it was not that."""
     if reached is True:
         return ()
-    connections = [(host, port) for host, port, refusal in _connections(log) if "not among" in refusal]
-    refused = [family(host) if port in PORTS else f"{host}:{port}" for host, port in connections]
+    connections = [(host, port) for host, port, refusal in _read_connections(log) if "not among" in refusal]
+    refused = [get_host_family(host) if port in PORTS else f"{host}:{port}" for host, port in connections]
     if refused:
-        return _patterns(refused, ())
-    named_hosts = _patterns([family(match[1].lower()) for pattern in _NAMED for match in pattern.finditer(text)], ())
+        return _select_patterns(refused, ())
+    named_hosts = _select_patterns(
+        [get_host_family(match[1].lower()) for pattern in _NAMED for match in pattern.finditer(text)], ()
+    )
     if not named_hosts and not _PLAIN.search(text):
         return ()
-    return _patterns(named_hosts, reached or ()) or (ALL,)
+    return _select_patterns(named_hosts, reached or ()) or (ALL,)
 
 
-def _patterns(hosts: Iterable[str], reached: Iterable[str]) -> tuple[str, ...]:
+def _select_patterns(hosts: Iterable[str], reached: Iterable[str]) -> tuple[str, ...]:
     """The patterns that a person can allow and that are not allowed yet: those do not help if the proxy is bypassed."""
     wide = expand(reached)
     patterns: list[str] = []
     for host in dict.fromkeys(hosts):
         with suppress(InvalidInput):
-            pattern = check(host)
-            if pattern not in wide and not matches(wide, host, PORTS[1]) and not is_address(host):
+            pattern = check_pattern(host)
+            if pattern not in wide and not matches_host(wide, host, PORTS[1]) and not is_address(host):
                 patterns.append(pattern)
     return tuple(patterns[:_MOST])
 
 
-def reached_hosts(log: str, allowed: NetworkChoice) -> tuple[str, ...]:
+def read_reached_hosts(log: str, allowed: NetworkChoice) -> tuple[str, ...]:
     """The hosts that a command reached by the log of its proxy, in their order; `all` if it had no proxy."""
     if isinstance(allowed, bool):
         return (ALL,) if allowed else ()
-    hosts = (host if port in PORTS else f"{host}:{port}" for host, port, refusal in _connections(log) if not refusal)
+    hosts = (
+        host if port in PORTS else f"{host}:{port}" for host, port, refusal in _read_connections(log) if not refusal
+    )
     return tuple(dict.fromkeys(hosts))[:_MOST_REACHED]
 
 
-def shown_hosts(hosts: tuple[str, ...]) -> str:
+def format_hosts(hosts: tuple[str, ...]) -> str:
     if not hosts or hosts == (ALL,):
         return "could reach every host" if hosts else ""
     more = f" and {len(hosts) - _MOST} more" if len(hosts) > _MOST else ""
     return f"reached {', '.join(hosts[:_MOST])}{more}"
 
 
-def _connections(log: str) -> Iterator[tuple[str, int, str]]:
+def _read_connections(log: str) -> Iterator[tuple[str, int, str]]:
     with suppress(FileNotFoundError):
         for line in Path(log).read_text(errors="replace").splitlines():
             with suppress(ValueError, KeyError):
                 entry = json.loads(line)
                 if entry["host"]:
-                    yield inert_line(str(entry["host"]).lower().rstrip(".")), int(entry["port"]), str(entry["refused"])
+                    yield (
+                        make_inert_line(str(entry["host"]).lower().rstrip(".")),
+                        int(entry["port"]),
+                        str(entry["refused"]),
+                    )
 
 
-def in_one_line(patterns: tuple[str, ...]) -> str:
+def describe_network_need(patterns: tuple[str, ...]) -> str:
     if not patterns:
         return ""
     hosts = ": " + ", ".join(patterns) if patterns != (ALL,) else ""

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, WithContext, in_thread, parameters
+from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, WithContext, build_parameters, run_in_thread
 from treadle.base.types import CallKey
 from treadle.diff.changes import count
 from treadle.errors import NotFound, ToolError
 from treadle.ports.commands import Command, CommandExit
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.tools import ShortForm, ToolSpec
 
 CAP = 64 << 20  # How many bytes of a command's output are kept: up to that exactly, of more the beginning and the end
@@ -60,13 +60,13 @@ def clean(data: bytes) -> str:
     return text.translate(_CONTROLS)
 
 
-def whole_characters(data: bytes) -> bytes:
+def keep_whole_characters(data: bytes) -> bytes:
     """Without the pieces of characters at both ends: the bytes were cut there, the text is not broken."""
     lead = next((at for at, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), min(3, len(data)))
-    return without_unfinished_character(data[lead:])
+    return drop_unfinished_character(data[lead:])
 
 
-def without_unfinished_character(data: bytes) -> bytes:
+def drop_unfinished_character(data: bytes) -> bytes:
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
         if lead & 0xC0 != 0x80:
@@ -75,7 +75,7 @@ def without_unfinished_character(data: bytes) -> bytes:
     return data
 
 
-def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
+def build_whole_view(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
     """Of an output that is all there. Secrets go before anything is cut: half of one would not be recognised."""
     text = redact(clean(data))
     shown_text = text.removesuffix("\n")
@@ -86,9 +86,9 @@ def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
     return OutputView(excerpt, exact=False, is_shortened=True)
 
 
-def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
-    first = redact(clean(whole_characters(head))).split("\n")[:HEAD_LINES]
-    last = redact(clean(whole_characters(tail))).removesuffix("\n").split("\n")
+def build_ends_view(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
+    first = redact(clean(keep_whole_characters(head))).split("\n")[:HEAD_LINES]
+    last = redact(clean(keep_whole_characters(tail))).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
     excerpt = _shorten(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n"))
     return OutputView(excerpt, exact=False, is_shortened=True)
@@ -109,22 +109,22 @@ def _shorten(head: list[str], tail: list[str], lines: int, size: int) -> str:
 
 
 # -- the output of a command ------------------------------------------------------------------------------------------
-def view(command: Command, result: CommandExit, redact: Callable[[str], str] = str) -> OutputView:
+def build_output_view(command: Command, result: CommandExit, redact: Callable[[str], str] = str) -> OutputView:
     if result.size <= _HEAD_READ + _TAIL_READ:
-        return view_whole(b"".join(parts(command)), redact)
+        return build_whole_view(b"".join(iterate_parts(command)), redact)
     head = command.read(0, _HEAD_READ).data
-    return view_ends(head, _read(command, result.size - _TAIL_READ), result.lines, result.size, redact)
+    return build_ends_view(head, _read(command, result.size - _TAIL_READ), result.lines, result.size, redact)
 
 
-def finished_end(command: Command, begin: int, end: int, finished_length: Callable[[str], int]) -> int:
+def find_finished_end(command: Command, begin: int, end: int, finished_length: Callable[[str], int]) -> int:
     """Where what can be shown of a running command's output ends: before an unfinished character or secret."""
     data = _read(command, max(begin, end - _TAIL_READ), end)
-    text = without_unfinished_character(data).decode(errors="surrogateescape")
+    text = drop_unfinished_character(data).decode(errors="surrogateescape")
     return end - len(data) + len(text[: finished_length(text)].encode(errors="surrogateescape"))
 
 
-def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
-    shown_text = redact(clean(whole_characters(_read(command, max(0, begin - _SEEN), begin))))
+def build_range_view(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
+    shown_text = redact(clean(keep_whole_characters(_read(command, max(0, begin - _SEEN), begin))))
 
     def redact_news(text: str) -> str:
         """Redact with what was shown before: the first letters of a secret may be there."""
@@ -133,10 +133,10 @@ def view_between(command: Command, begin: int, end: int, redact: Callable[[str],
 
     size = end - begin
     if size <= _HEAD_READ + _TAIL_READ:
-        return view_whole(_read(command, begin, end), redact_news)
+        return build_whole_view(_read(command, begin, end), redact_news)
     head, tail = _read(command, begin, begin + _HEAD_READ), _read(command, end - _TAIL_READ, end)
     lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
-    return view_ends(head, tail, lines, size, redact_news)
+    return build_ends_view(head, tail, lines, size, redact_news)
 
 
 def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
@@ -147,7 +147,7 @@ def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
     return bytes(data)
 
 
-def parts(command: Command) -> Iterator[bytes]:
+def iterate_parts(command: Command) -> Iterator[bytes]:
     """All that was kept, in order, with a line where something was not. One piece in memory at a time."""
     at, last_byte = 0, b"\n"
     while (output := command.read(at, _PART)).data:
@@ -158,7 +158,7 @@ def parts(command: Command) -> Iterator[bytes]:
         at, last_byte = output.offset + len(output.data), output.data[-1:]
 
 
-def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
+def redact_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
     """Redact whole lines, so that no secret is cut (S-11), outside of a private key; anywhere if no line ends for long.
     Bytes that are no text stay."""
 
@@ -179,7 +179,7 @@ def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> It
     yield clean_text(buffer)
 
 
-def handle_line(command_exit: CommandExit, call: CallKey) -> str:
+def format_handle_line(command_exit: CommandExit, call: CallKey) -> str:
     note = f"; of {command_exit.size:,} bytes the beginning and the end were kept" if command_exit.size > CAP else ""
     return f'[the whole output: read_output handle="{call}"{note}]'
 
@@ -191,7 +191,7 @@ _RENAME_HINT = (
 )
 
 
-def rename_hint(text: str) -> str:
+def find_rename_hint(text: str) -> str:
     """Advice if a folder could not be renamed on a view; the kernel's `redirect_dir` needs a privileged mount."""
     return _RENAME_HINT if _CROSS_DEVICE.search(text) else ""
 
@@ -206,8 +206,8 @@ RENAMES_BRANCH = (
 )
 
 
-def renames_branch(command: str) -> bool:
-    """True if the command plainly renames or copies a branch. A script may do so, too: then `settings_hint` tells."""
+def is_branch_rename(command: str) -> bool:
+    """True if the command plainly renames or copies a branch. A script may do so, too: see `find_settings_hint`."""
     words = iter(_WORDS_OF_LINE.findall(command))
     for word in words:
         if word.rpartition("/")[2] != "git":
@@ -222,7 +222,7 @@ def renames_branch(command: str) -> bool:
     return False
 
 
-def settings_hint(text: str) -> str:
+def find_settings_hint(text: str) -> str:
     """Advice about git's settings, which commands cannot change; empty if the output tells of no such failure."""
     hint = (
         "[commands cannot change .git/config: git runs programs that it names. What git did before that is kept. Pass "
@@ -231,14 +231,14 @@ def settings_hint(text: str) -> str:
     return hint if _SETTINGS_UNWRITTEN.search(text) else ""
 
 
-def exit_words(command_exit: CommandExit) -> str:
+def describe_exit(command_exit: CommandExit) -> str:
     if command_exit.exceeded:
         return f"stopped: {command_exit.error}"
     return f"exit {command_exit.code}" if command_exit.code >= 0 else f"killed by signal {-command_exit.code}"
 
 
-def stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
-    counts = Counter(inert(name) for name in names)
+def format_stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
+    counts = Counter(escape_name(name) for name in names)
     name_list = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.most_common(10))
     suffix = f": {name_list}{' …' if len(counts) > 10 else ''}" if name_list else ""
     note = (
@@ -257,10 +257,10 @@ class LiveOutput:
         with suppress(OSError):
             skipped = max(0, self._command.read(0, 0).size - self._at - _LIVE_BYTES)
             output = self._command.read(self._at + skipped, _LIVE_BYTES)
-            data = output.data if last else without_unfinished_character(output.data)
+            data = output.data if last else drop_unfinished_character(output.data)
             if data:
                 self._at = output.offset + len(data)
-                shown_data = whole_characters(data) if skipped else data
+                shown_data = keep_whole_characters(data) if skipped else data
                 self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(shown_data))
                 return True
         return False
@@ -276,7 +276,7 @@ class ReadOutput(WithContext, ReadOnlyTool):
         ),
         short=ShortForm("Read more of an output that was cut.", ("handle",), ("start_line", "end_line")),
         needs="output",
-        parameters=parameters(
+        parameters=build_parameters(
             required=("handle",),
             handle={"type": "string", "minLength": 1},
             start_line={"type": "integer", "minimum": 1, "default": 1},
@@ -290,7 +290,7 @@ class ReadOutput(WithContext, ReadOnlyTool):
 
     async def run(self, invocation: Invocation) -> Outcome:
         handle = str(invocation.arguments["handle"]).strip().strip("[]\"'")
-        return await in_thread(_range, await self._read_data(invocation, handle), handle, invocation.arguments)
+        return await run_in_thread(_read_range, await self._read_data(invocation, handle), handle, invocation.arguments)
 
     async def _read_data(self, invocation: Invocation, handle: str) -> bytes:
         if digest := invocation.outputs.get(handle):
@@ -300,18 +300,18 @@ class ReadOutput(WithContext, ReadOnlyTool):
                 raise ToolError(f"The output {handle} is no longer there. Run what made it again.") from None
         if self._context.commands is not None:
             command = await self._context.commands.find(invocation.chat, CallKey(handle))
-            if command is not None and (data := await in_thread(lambda: b"".join(parts(command)))):
+            if command is not None and (data := await run_in_thread(lambda: b"".join(iterate_parts(command)))):
                 return data
         handles = ", ".join(list(invocation.outputs)[-10:]) or "none"
         raise ToolError(f"There is no output with the handle {handle!r}. Handles of outputs that were cut: {handles}.")
 
 
-def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
+def _read_range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
     if "offset" in arguments:
         offset = arguments["offset"]
         if offset >= len(data):
             raise ToolError(f"The output {handle} has {len(data):,} bytes; there is nothing at {offset:,}.")
-        text, end = _fitting(data, offset, len(data))
+        text, end = _read_fitting_text(data, offset, len(data))
         more = f"\n[{len(data) - end:,} bytes follow: offset={end}]" if end < len(data) else ""
         return Outcome(f"[bytes {offset:,} to {end:,} of {len(data):,}]\n{text}{more}", f"bytes {offset:,} to {end:,}")
     first = int(arguments.get("start_line") or 1)
@@ -319,8 +319,8 @@ def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
     total = data.count(b"\n") + (not data.endswith(b"\n"))
     if first > total:
         raise ToolError(f"The output {handle} has {count(total, 'line')}; there is no line {first:,}.")
-    begin = _line_start(data, 0, first - 1)
-    text, end = _fitting(data, begin, _line_start(data, begin, last - first + 1))
+    begin = _find_line_start(data, 0, first - 1)
+    text, end = _read_fitting_text(data, begin, _find_line_start(data, begin, last - first + 1))
     shown_bytes = data[begin:end]
     last = first + max(0, shown_bytes.count(b"\n") - shown_bytes.endswith(b"\n"))
     more = ""
@@ -330,20 +330,20 @@ def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
     return Outcome(f"[lines {first:,} to {last:,} of {total:,}]\n{text}{more}", f"lines {first:,} to {last:,}")
 
 
-def _fitting(data: bytes, begin: int, end: int) -> tuple[str, int]:
+def _read_fitting_text(data: bytes, begin: int, end: int) -> tuple[str, int]:
     """As much of a range as a result takes, cleaned, and where that ends: after a whole line if there is one."""
     most = _SHOWN
     while True:
         stop = min(end, begin + most)
         if stop < end:
             stop = data.rfind(b"\n", begin, stop) + 1 or stop
-        text = clean(whole_characters(data[begin:stop])).removesuffix("\n")
+        text = clean(keep_whole_characters(data[begin:stop])).removesuffix("\n")
         if len(text.encode()) <= _SHOWN:
             return text, stop
         most //= 2  # cleaning makes binary data longer
 
 
-def _line_start(data: bytes, at: int, lines: int) -> int:
+def _find_line_start(data: bytes, at: int, lines: int) -> int:
     """Where the line begins that is so many lines after `at`. Counts in large steps: there may be millions of lines."""
     while lines and (inside := data.count(b"\n", at, at + _STEP)) < lines:
         lines -= inside

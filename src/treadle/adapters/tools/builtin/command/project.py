@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import ToolContext, carried_out, in_thread
-from treadle.base.file_system import is_below, path_steps, replace_file
+from treadle.adapters.tools.builtin.base import ToolContext, complete_change, run_in_thread
+from treadle.base.file_system import is_below, list_path_steps, replace_file
 from treadle.base.types import ChatId
-from treadle.chat.change_rules import left_out
-from treadle.diff.changes import change_lines, sort_out, total
+from treadle.chat.change_rules import explain_left_out
+from treadle.diff.changes import format_changes, sort_out, sum_stats
 from treadle.errors import StoreError, ToolError
 from treadle.ports.commands import Command, CommandExit
 from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Outcome, Rehearsal
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.files import FileChange, FileConflict, FileState, Source, Uncaptured, decode_path, encode_path
 from treadle.protocol.options import ChatOptions, Project
 
@@ -48,8 +48,8 @@ class ProjectChange(msgspec.Struct, frozen=True):
     def settlement(self) -> Literal["committed", "refused", "discarded"]:
         return "refused" if self.conflicts else "committed" if self.files else "discarded"
 
-    def added_to(self, outcome: Outcome) -> Outcome:
-        stat = total(self.files)
+    def add_to(self, outcome: Outcome) -> Outcome:
+        stat = sum_stats(self.files)
         return msgspec.structs.replace(
             outcome,
             files=self.files,
@@ -61,18 +61,18 @@ class ProjectChange(msgspec.Struct, frozen=True):
         )
 
 
-def change_of(effect: Effect, source: Source) -> ProjectChange:
+def make_project_change(effect: Effect, source: Source) -> ProjectChange:
     if effect.conflicts:  # it was decided that nothing is committed
         return ProjectChange(success=False, source=source, conflicts=effect.conflicts)
-    lines = change_lines(effect.files, _inert_path, _SHOWN)
+    lines = format_changes(effect.files, _format_path, _SHOWN)
     if lines:
         lines.insert(0, "[changed in the project]")
     if source == "view":
-        lines += [f"[not committed: {_inert_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:_SHOWN]]
+        lines += [f"[not committed: {_format_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:_SHOWN]]
     return ProjectChange(tuple(lines), True, effect.files, source, effect.uncaptured, git=effect.git)
 
 
-def folders_made(paths: Sequence[str]) -> tuple[FileChange, ...]:
+def make_folder_changes(paths: Sequence[str]) -> tuple[FileChange, ...]:
     return tuple(FileChange(encode_path(path), "created", after=FileState("directory", 0o755)) for path in paths)
 
 
@@ -109,7 +109,7 @@ class CommandProject:
         """Remove files that the sandbox put into projects for commands that were killed with their supervisor."""
         if self._context.sandbox_of is not None:
             sandbox_of, demand = self._context.sandbox_of, self._options.sandbox
-            await in_thread(lambda: sandbox_of(demand).tidy())
+            await run_in_thread(lambda: sandbox_of(demand).tidy())
 
     def is_decided(self) -> bool:
         """Blocks for a moment."""
@@ -121,24 +121,28 @@ class CommandProject:
 
     async def capture(self) -> None:
         if self._snapshots is not None:
-            await in_thread(self._snapshots.capture, self._name)
+            await run_in_thread(self._snapshots.capture, self._name)
 
     async def release(self) -> None:
         if self._snapshots is not None:
             with suppress(ToolError):
-                await in_thread(self._snapshots.release, self._name)
+                await run_in_thread(self._snapshots.release, self._name)
 
-    async def preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
+    async def preview_commit(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
         """The changes that a commit of this view would make, their diff, and the `unrecoverable` paths among them."""
-        effect = await self.effect(view)
-        return effect, await in_thread(self.snapshots.diff, view, effect), await self.unrecoverable(effect)
+        effect = await self.compute_effect(view)
+        return (
+            effect,
+            await run_in_thread(self.snapshots.render_diff, view, effect),
+            await self.find_unrecoverable(effect),
+        )
 
-    async def effect(self, view: str) -> Effect:
-        return await in_thread(self.snapshots.effect, view, self._changed)
+    async def compute_effect(self, view: str) -> Effect:
+        return await run_in_thread(self.snapshots.read_effect, view, self._changed)
 
-    async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
+    async def find_unrecoverable(self, effect: Effect) -> tuple[str, ...]:
         """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
-        lost_paths = await in_thread(self._context.unrecoverable, self._project, effect.files)
+        lost_paths = await run_in_thread(self._context.unrecoverable, self._project, effect.files)
         return tuple(path for path in lost_paths if path not in self._changed)
 
     async def compare(
@@ -150,97 +154,100 @@ class CommandProject:
         await self.tidy()
         try:
             try:
-                effect = await in_thread(self._snapshots.compare, self._name)
+                effect = await run_in_thread(self._snapshots.compare, self._name)
             except ToolError:  # the files may have changed during the comparison
-                effect = await in_thread(self._snapshots.compare, self._name)
+                effect = await run_in_thread(self._snapshots.compare, self._name)
             lacking = frozenset(effect.uncaptured)
             if gated:
-                effect = await in_thread(self._snapshots.withdraw, f"{self._name}.never", effect)
+                effect = await run_in_thread(self._snapshots.withdraw, f"{self._name}.never", effect)
         except ToolError as error:
             return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
         known = known_digests or {}
         digests = {file.path: file.after.digest for file in effect.files if file.after is not None}
         seen = {path for path, digest in digests.items() if digest and known.get(path) == digest}
         effect = msgspec.structs.replace(effect, files=tuple(file for file in effect.files if file.path not in seen))
-        change = change_of(effect, source)
-        raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
+        change = make_project_change(effect, source)
+        raised = tuple(await run_in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
         notes = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
         undone = [each for each in effect.uncaptured if each not in lacking]
-        notes += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
+        notes += [f"[undone: {_format_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
         return msgspec.structs.replace(change, lines=(*change.lines, *notes), concerns=raised)
 
     async def commit(self, view: str) -> ProjectChange:
         snapshots, name = self.snapshots, self._name
         try:
-            effect = await carried_out(
+            effect = await complete_change(
                 lambda: snapshots.commit(name, view, self._changed), lambda: snapshots.is_apply_decided(name), _WHAT
             )
         except ToolError as error:
-            if await in_thread(self.is_decided):  # decided earlier, by another process
+            if await run_in_thread(self.is_decided):  # decided earlier, by another process
                 raise StoreError(str(error)) from error
             if self.discards_failed:
                 with suppress(ToolError):
-                    await in_thread(snapshots.discard, name)
+                    await run_in_thread(snapshots.discard, name)
             return ProjectChange((f"[{self.not_made}: {error}]",), success=False, source="view")
         if not effect.conflicts:
-            return change_of(effect, "view")
+            return make_project_change(effect, "view")
         try:
-            diff = await in_thread(snapshots.diff, view, effect)
+            diff = await run_in_thread(snapshots.render_diff, view, effect)
         except ToolError:
             conflicts = effect.conflicts[:_SHOWN]
-            diff = "\n".join(f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in conflicts)
+            diff = "\n".join(f"[conflict: {_format_path(each.path)}: {each.reason}]" for each in conflicts)
         explanation = (
             f"[{self.not_made}, because others changed the same files meanwhile: {self.mend}. "
             "What it would have changed:]"
         )
         return ProjectChange((explanation, diff), success=False, source="view", conflicts=effect.conflicts)
 
-    def writable_folders(self, declared: Sequence[str]) -> WritableFolders:
+    def choose_writable_folders(self, declared: Sequence[str]) -> WritableFolders:
         """For a live command. ToolError for a declared folder that is neither new nor ignored. Blocks for a moment."""
-        ignored = self.snapshots.ignored_folders(_MOST_IGNORED)
+        ignored = self.snapshots.list_ignored_folders(_MOST_IGNORED)
         layer_candidates = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
         layers = layer_candidates[:_MOST_LAYERS]
         new_folders: list[str] = []
         for declared_path in declared:
             path = os.path.normpath(declared_path)
             if os.path.isabs(path) or path.split("/")[0] in ("", ".", "..", ".git"):
-                raise ToolError(f"writes: {inert(declared_path)} is no folder inside the project.")
-            missing = self._missing_folders(declared_path, path_steps(path))
+                raise ToolError(f"writes: {escape_name(declared_path)} is no folder inside the project.")
+            missing = self._find_missing_folders(declared_path, list_path_steps(path))
             if any(is_below(path, layer) for layer in layers):
                 continue
             if not missing and not any(is_below(path, folder) for folder in ignored):
                 raise ToolError(
-                    f"writes: {inert(declared_path)} is a folder of the project that .gitignore does not name. Declare "
-                    "a new or an ignored one, or leave live out: then the command may write anywhere on its view."
+                    f"writes: {escape_name(declared_path)} is a folder of the project that .gitignore does not name. "
+                    "Declare a new or an ignored one, "
+                    "or leave live out: then the command may write anywhere on its view."
                 )
             new_folders += [step for step in missing if step not in new_folders]
             layers.append(path)
         read_only = [path for path in layer_candidates[_MOST_LAYERS:] if path not in layers]
         return WritableFolders(tuple(layers), tuple(new_folders), len(read_only))
 
-    def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
+    def _find_missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
         """The steps to a declared folder that do not exist. ToolError if one is no folder, or may not be made."""
         missing: list[str] = []
         for step in steps:
-            state = None if missing else self.snapshots.state(step)
+            state = None if missing else self.snapshots.read_state(step)
             if state is None:
                 missing.append(step)
             elif state.kind != "directory":
-                raise ToolError(f"writes: {inert(declared_path)} leads through something that is no folder.")
-        for reason in left_out(folders_made(missing), lambda path: self.snapshots.state(path) is not None).values():
-            raise ToolError(f"writes: {inert(declared_path)} cannot be made: {reason}.")
+                raise ToolError(f"writes: {escape_name(declared_path)} leads through something that is no folder.")
+        for reason in explain_left_out(
+            make_folder_changes(missing), lambda path: self.snapshots.read_state(path) is not None
+        ).values():
+            raise ToolError(f"writes: {escape_name(declared_path)} cannot be made: {reason}.")
         return missing
 
     async def make_folders(self, paths: Sequence[str]) -> None:
         """Make new folders in the project, as one change; those that exist by now stay."""
-        effect = await in_thread(self.snapshots.change, f"{self._name}.folders", folders_made(paths), {})
+        effect = await run_in_thread(self.snapshots.change, f"{self._name}.folders", make_folder_changes(paths), {})
         if effect.conflicts:
             raise ToolError(f"The folders for the command could not be made: {effect.conflicts[0].reason}.")
 
     async def dismiss(self, view: str, reason: str) -> ProjectChange:
-        effect = await self.effect(view)
+        effect = await self.compute_effect(view)
         await self.discard()
-        lines = change_lines(effect.files, _inert_path, _SHOWN)
+        lines = format_changes(effect.files, _format_path, _SHOWN)
         if not lines:
             return ProjectChange(source="view")
         missed = bool(sort_out(effect.files).reported_files)  # the loss of a cache is no failure
@@ -249,12 +256,12 @@ class CommandProject:
     async def discard(self) -> ProjectChange:
         """Make sure that nothing is committed. An earlier decision stays."""
         snapshots, name = self.snapshots, self._name
-        effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.is_apply_decided(name), _WHAT)
-        return ProjectChange(source="view") if effect is None else change_of(effect, "view")
+        effect = await complete_change(lambda: snapshots.discard(name), lambda: snapshots.is_apply_decided(name), _WHAT)
+        return ProjectChange(source="view") if effect is None else make_project_change(effect, "view")
 
 
-def _inert_path(path: str) -> str:
-    return inert(decode_path(path))
+def _format_path(path: str) -> str:
+    return escape_name(decode_path(path))
 
 
 class _JobProject(CommandProject):
@@ -283,7 +290,7 @@ class JobLayer:
         self._context, self._chat, self._command = context, chat, command
         self._place = project, options, changed_paths
         self.view = f"{command.folder}/view"
-        self._last = self._project(handle)
+        self._last = self._make_project(handle)
 
     @property
     def exists(self) -> bool:
@@ -291,22 +298,22 @@ class JobLayer:
         return self._last.has_snapshots and os.path.isdir(f"{self.view}/upper")
 
     async def is_open(self, result: CommandExit) -> bool:
-        return self.exists and self._is_known(result) and not await in_thread(self._last.is_decided)
+        return self.exists and self._is_known(result) and not await run_in_thread(self._last.is_decided)
 
-    async def pending(self, result: CommandExit) -> int:
+    async def count_pending(self, result: CommandExit) -> int:
         """How many files a commit of the ended command would change; one at least if that cannot be found out."""
         if not await self.is_open(result):
             return 0
         try:
-            return len((await self._last.effect(self.view)).files)
+            return len((await self._last.compute_effect(self.view)).files)
         except ToolError:
             return 1
 
-    async def conflicts(self) -> bool:
-        return bool((await self._last.effect(self.view)).conflicts)
+    async def has_conflicts(self) -> bool:
+        return bool((await self._last.compute_effect(self.view)).conflicts)
 
-    async def preview(self, result: CommandExit) -> tuple[Effect, str]:
-        return (await self._last.preview(self.view))[:2] if await self.is_open(result) else (Effect(()), "")
+    async def preview_commit(self, result: CommandExit) -> tuple[Effect, str]:
+        return (await self._last.preview_commit(self.view))[:2] if await self.is_open(result) else (Effect(()), "")
 
     async def rehearse(self, call: str, result: CommandExit | None) -> Rehearsal | None:
         """The effect of a commit by this call; None if there is nothing to commit."""
@@ -314,24 +321,26 @@ class JobLayer:
             return None
         view = await self._freeze(call) if result is None else self.view
         if result is not None and call:
-            await in_thread(replace_file, f"{view}/{_REHEARSED}", call.encode())
-        effect, diff, unrecoverable = await (self._last if result is not None else self._project(call)).preview(view)
+            await run_in_thread(replace_file, f"{view}/{_REHEARSED}", call.encode())
+        effect, diff, unrecoverable = await (
+            self._last if result is not None else self._make_project(call)
+        ).preview_commit(view)
         line, shell = self._command.line, self._command.begins_in
         return Rehearsal(
             diff, effect.files, effect.uncaptured, unrecoverable, command=line, history=effect.history, shell=shell
         )
 
-    async def was_rehearsed_by(self, call: str) -> bool:
+    async def is_rehearsed_by(self, call: str) -> bool:
         """True if this call was the last that was judged by all changes of the ended command."""
         try:
-            return await in_thread(Path(self.view, _REHEARSED).read_text) == call
+            return await run_in_thread(Path(self.view, _REHEARSED).read_text) == call
         except OSError:
             return False
 
     async def is_given_up(self, result: CommandExit) -> bool:
         """True if it is decided that the changes of the ended command are not committed."""
         is_known = self.exists and self._is_known(result)
-        return is_known and await in_thread(lambda: self._last.is_decided() and not self._last.is_apply_decided())
+        return is_known and await run_in_thread(lambda: self._last.is_decided() and not self._last.is_apply_decided())
 
     async def commit(self, call: str, result: CommandExit | None) -> ProjectChange:
         """Commit the effect that `rehearse` returned for this call; after a crash it completes the commit."""
@@ -340,15 +349,15 @@ class JobLayer:
         return await self._commit_part(call, await self._freeze(call))
 
     async def _commit_part(self, call: str, view: str) -> ProjectChange:
-        change = await self._project(call).commit(view)
+        change = await self._make_project(call).commit(view)
         if change.success:
-            await in_thread(self._last.snapshots.note_committed, self.view, view)
+            await run_in_thread(self._last.snapshots.note_committed, self.view, view)
         return change
 
     async def call_off(self, call: str, *, all_of_it: bool) -> ProjectChange | None:
         """The call was interrupted: complete and tell the commit that it had begun; None if it had begun none."""
-        project = self._last if all_of_it else self._project(call)
-        if not await in_thread(project.is_apply_decided):
+        project = self._last if all_of_it else self._make_project(call)
+        if not await run_in_thread(project.is_apply_decided):
             if not all_of_it:
                 await project.discard()
             return None
@@ -371,8 +380,8 @@ class JobLayer:
 
     async def _freeze(self, call: str) -> str:
         into = f"{self.view}/{_FROZEN_FOLDER}/{call}"
-        await in_thread(self._last.snapshots.freeze, self.view, into, self._place[-1])
+        await run_in_thread(self._last.snapshots.freeze, self.view, into, self._place[-1])
         return into
 
-    def _project(self, name: str) -> CommandProject:
+    def _make_project(self, name: str) -> CommandProject:
         return _JobProject(self._context, f"{self._chat}/{name}", *self._place)

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.tools.builtin.command.output import exit_words
-from treadle.base.host_patterns import join_choices, without
+from treadle.adapters.tools.builtin.command.output import describe_exit
+from treadle.base.host_patterns import exclude_hosts, join_choices
 from treadle.ports.commands import CommandExit
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Shell
 from treadle.protocol.options import NetworkChoice
-from treadle.protocol.tools import digest
+from treadle.protocol.tools import compute_digest
 
 DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 600
@@ -68,31 +68,31 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
     def begins_in(self) -> Shell:
         return Shell() if self.fresh else self.shell
 
-    def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
+    def get_wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
         """The hosts that it may reach. In mode review a rehearsal reaches only those granted to this call (W-09)."""
-        granted, is_reviewed = without(self.network, self.barred), rehearsal and self.options.mode == "review"
-        return granted if is_reviewed else join_choices(without(self.options.network, self.barred), granted)
+        granted, is_reviewed = exclude_hosts(self.network, self.barred), rehearsal and self.options.mode == "review"
+        return granted if is_reviewed else join_choices(exclude_hosts(self.options.network, self.barred), granted)
 
-    def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
+    def list_network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
         if plan.network:
             return ()
         if self.barred and self.options.network is True:
             return (_BARRED,)
         unable = plan.sandbox.startswith(("landlock", "sandbox-exec"))
-        return (_ONLY_BUBBLEWRAP,) if unable and self.wanted_network() else ()
+        return (_ONLY_BUBBLEWRAP,) if unable and self.get_wanted_network() else ()
 
-    def dry_key(self, own_key: str) -> str:
+    def make_dry_key(self, own_key: str) -> str:
         """The key of the trial. An edited command, or one that may reach more hosts, is another one."""
-        network = self.wanted_network(rehearsal=True)
-        return f"{own_key}~{digest([self.arguments, network] if network else self.arguments)[:12]}"
+        network = self.get_wanted_network(rehearsal=True)
+        return f"{own_key}~{compute_digest([self.arguments, network] if network else self.arguments)[:12]}"
 
-    def ending(self, command_exit: CommandExit, plan: CommandPlan) -> tuple[str, str]:
+    def describe_ending(self, command_exit: CommandExit, plan: CommandPlan) -> tuple[str, str]:
         match command_exit.ending:
             case "timed_out":
                 description = f"timed out after {self.timeout_s:g} s"
                 return description, f"[{description}; the command and everything it started were stopped]"
             case "exceeded":
-                description = exit_words(command_exit)
+                description = describe_exit(command_exit)
                 commit_note = "; nothing of what it changed was committed" if plan.view else ""
                 return description, f"[{description}; everything it had started was ended{commit_note}]"
             case "stopped":
@@ -100,11 +100,11 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
             case "lost":
                 return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if plan.network else ''}]" if plan.view else _LOST
             case _:
-                description = exit_words(command_exit)
+                description = describe_exit(command_exit)
                 return description, f"[{description}]"
 
 
-def request_of(invocation: Invocation) -> CommandRequest:
+def parse_request(invocation: Invocation) -> CommandRequest:
     trial, arguments = invocation.trial, invocation.arguments
     trial_plan = None if trial is None else _as_recorded(trial.plan, invocation.call)
     return CommandRequest(

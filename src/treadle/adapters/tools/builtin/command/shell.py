@@ -12,9 +12,9 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from treadle.chat.carried_variables import starts_programs
+from treadle.chat.carried_variables import can_start_programs
 from treadle.errors import OutsideRoot, RootChanged, ToolError
-from treadle.ports.workspace import Workspace, inert
+from treadle.ports.workspace import Workspace, escape_name
 from treadle.protocol.content import Shell
 from treadle.protocol.files import decode_path, encode_path
 from treadle.protocol.permissions import SECRET_NAME
@@ -66,15 +66,15 @@ def _has_secret_name(name: str) -> bool:
     return bool(SECRET_NAME.search(name))
 
 
-def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+def list_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         value for name, value in environment.items() if _has_secret_name(name) and len(value.strip()) >= _LEAST
     )
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+def drop_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """All that is no secret: for programs that the user named himself."""
-    secrets = secrets_of(environment)
+    secrets = list_secrets(environment)
     return {
         name: value
         for name, value in environment.items()
@@ -82,11 +82,11 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     } | _QUIET
 
 
-def command_environment(environment: Mapping[str, str], extra_names: Iterable[str] = ()) -> dict[str, str]:
+def build_command_environment(environment: Mapping[str, str], extra_names: Iterable[str] = ()) -> dict[str, str]:
     patterns = tuple(extra_names)
     return {
         name: value
-        for name, value in without_secrets(environment).items()
+        for name, value in drop_secrets(environment).items()
         if name in ALLOWED
         or name in _QUIET
         or name.startswith(ALLOWED_BEGINNINGS)
@@ -133,9 +133,9 @@ class ShellEnd(msgspec.Struct, frozen=True):
     stopped: tuple[str, ...] = ()  # Names of processes that the command left running and that were stopped
 
 
-def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
+def build_shell_argv(command: str) -> tuple[tuple[str, ...], int]:
     """The command line that runs a command so that its shell tells how it ends, and the descriptor it tells it on."""
-    bash, sh = _shells()
+    bash, sh = _find_shells()
     if not bash:
         return (sh, "-c", _SH + command, "sh"), _SH_FD
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[
@@ -146,27 +146,27 @@ def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
 
 
 @cache
-def _shells() -> tuple[str, str]:
+def _find_shells() -> tuple[str, str]:
     return shutil.which("bash") or "", shutil.which("sh") or "/bin/sh"
 
 
-def start_directory(workspace: Workspace, folder: str, last: str) -> tuple[str, str]:
+def choose_start_directory(workspace: Workspace, folder: str, last: str) -> tuple[str, str]:
     """Where to run, the wanted folder or that of the last command, and what to say about it."""
     path = folder or decode_path(last)
     try:
-        return workspace.directory(path), ""
+        return workspace.resolve_directory(path), ""
     except RootChanged:
         raise
     except ToolError as error:
         if folder and not isinstance(error, OutsideRoot):
             raise
         note = "cwd {} is outside the project root" if folder else "the shell's directory {} is gone"
-        return workspace.path, f"[{note.format(inert(path))}; the command ran in the root instead]"
+        return workspace.path, f"[{note.format(escape_name(path))}; the command ran in the root instead]"
 
 
-def environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
+def build_shell_environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
     """A fresh environment with the shell's changes. Earlier logs may hold variables that no longer carry over."""
-    carried = {name: value for name, value in shell.exports.items() if not starts_programs(name, value)}
+    carried = {name: value for name, value in shell.exports.items() if not can_start_programs(name, value)}
     return {name: value for name, value in {**base, **carried}.items() if name not in shell.unset}
 
 
@@ -181,35 +181,39 @@ def read_end(
     notes: tuple[str, ...] = ("[the shell's directory is gone; the next command starts in the root]",)
     if report.cwd:
         try:
-            cwd, notes = encode_path(workspace.relative(workspace.directory(report.cwd))), ()
+            cwd, notes = encode_path(workspace.to_relative(workspace.resolve_directory(report.cwd))), ()
         except OutsideRoot:
-            place = f"in {inert(report.cwd)}, outside the project root"
+            place = f"in {escape_name(report.cwd)}, outside the project root"
             notes = (f"[the shell was {place}; the next command starts in the root]",)
         except ToolError:
-            notes = (f"[the shell's directory {inert(report.cwd)} is gone; the next command starts in the root]",)
+            notes = (f"[the shell's directory {escape_name(report.cwd)} is gone; the next command starts in the root]",)
     shell = Shell(cwd, previous.exports, previous.unset)
     if report.variables is None:
         notes += (_TOO_MUCH,)
     else:
-        exports, unset, more = _variables(report, report.variables, previous, base, user)
+        exports, unset, more = _compare_variables(report, report.variables, previous, base, user)
         shell, notes = Shell(cwd, exports, unset), notes + more
     return ShellEnd(None if shell == previous else shell, notes, report.stopped)
 
 
-def _variables(
+def _compare_variables(
     report: "_Report", variables: Mapping[str, str], previous: Shell, base: Mapping[str, str], user: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
     carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
     changed = {name: variables[name] for name in variables if name in carried and base.get(name) != variables[name]}
-    starting = [name for name, value in changed.items() if starts_programs(name, value)]
+    starting = [name for name, value in changed.items() if can_start_programs(name, value)]
     recorded = {name: value for name, value in changed.items() if name not in starting}
-    exports, left_out = _recordable(recorded, previous, secrets_of(user))
+    exports, left_out = _select_recordable(recorded, previous, list_secrets(user))
     left_out += [name for name in report.too_long if len(base.get(name, "")) <= CAP]
     present = variables.keys() | report.too_long
     unset = sorted(
         name for name in base if name not in present and name not in _NOT_CARRIED and not _NO_TEXT.search(name)
     )
-    return exports, tuple(unset), _not_carried(left_out, _UNRECORDED_WHY) + _not_carried(starting, _STARTING_WHY)
+    return (
+        exports,
+        tuple(unset),
+        _describe_not_carried(left_out, _UNRECORDED_WHY) + _describe_not_carried(starting, _STARTING_WHY),
+    )
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -219,7 +223,7 @@ class _Report(msgspec.Struct, frozen=True):
     stopped: tuple[str, ...] = ()
 
 
-def stopped_names(data: bytes) -> tuple[str, ...]:
+def parse_stopped_names(data: bytes) -> tuple[str, ...]:
     return _parse(data).stopped
 
 
@@ -237,7 +241,7 @@ def _parse(data: bytes) -> _Report:
         return _Report(path, stopped=names) if len(data) >= STATE_CAP else _Report(stopped=names)
     texts = [field.decode(errors="surrogateescape") for field in fields[1:-1]]
     too_long = frozenset(text for text in texts if "=" not in text)
-    if not _shells()[0]:
+    if not _find_shells()[0]:
         try:
             texts, too_long = shlex.split("".join(texts)), frozenset()
         except ValueError:
@@ -245,7 +249,7 @@ def _parse(data: bytes) -> _Report:
     return _Report(path, dict(text.partition("=")[::2] for text in texts if "=" in text), too_long, names)
 
 
-def _recordable(
+def _select_recordable(
     changed_variables: Mapping[str, str], previous: Shell, secrets: tuple[str, ...]
 ) -> tuple[dict[str, str], list[str]]:
     """The variables without secrets (S-11) and what is no text, within the cap; and the names of those left out."""
@@ -263,6 +267,6 @@ def _recordable(
     return dict(sorted(kept_variables.items())), left_out
 
 
-def _not_carried(names: Sequence[str], reason: str) -> tuple[str, ...]:
-    name_list = ", ".join(inert(name) for name in sorted(names)[:10]) + (" …" if len(names) > 10 else "")
+def _describe_not_carried(names: Sequence[str], reason: str) -> tuple[str, ...]:
+    name_list = ", ".join(escape_name(name) for name in sorted(names)[:10]) + (" …" if len(names) > 10 else "")
     return (f"[not carried over to later commands: {name_list} ({reason})]",) if names else ()

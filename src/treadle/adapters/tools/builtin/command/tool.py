@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import WithContext, parameters
+from treadle.adapters.tools.builtin.base import WithContext, build_parameters
 from treadle.adapters.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
-from treadle.adapters.tools.builtin.command.request import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, request_of
+from treadle.adapters.tools.builtin.command.request import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, parse_request
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.protocol.tools import ShortForm, ToolSpec
 
@@ -29,7 +29,7 @@ class RunCommand(WithContext, PlainTool):
             "and those in writes."
         ),
         short=ShortForm("Run a shell command (bash) and see its output.", ("command",), untold=("timeout_s", "cwd")),
-        parameters=parameters(
+        parameters=build_parameters(
             required=("command",),
             command={"type": "string", "minLength": 1},
             timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S, "default": DEFAULT_TIMEOUT_S},
@@ -62,42 +62,42 @@ class RunCommand(WithContext, PlainTool):
     )
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return msgspec.structs.asdict(await self._command(invocation).prepare())
+        return msgspec.structs.asdict(await self._make_command_trial(invocation).prepare())
 
     async def run(self, invocation: Invocation) -> Outcome:
-        return await self._command(invocation).outcome()
+        return await self._make_command_trial(invocation).run_to_outcome()
 
-    async def trial(self, invocation: Invocation) -> Trial | None:
-        return await self._command(invocation).trial()
+    async def plan_trial(self, invocation: Invocation) -> Trial | None:
+        return await self._make_command_trial(invocation).plan_trial()
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        command = self._command(invocation)
+        command = self._make_command_trial(invocation)
         if invocation.arguments.get("background"):
             return await command.rehearse_start()
-        trial_run = await self.dry_run(invocation)
+        trial_run = await self.run_trial(invocation)
         if trial_run is None:
             return None
-        from treadle.adapters.tools.builtin.command.network import shown_hosts  # many runs have no command
+        from treadle.adapters.tools.builtin.command.network import format_hosts  # many runs have no command
 
         lines = trial_run.output.split("\n") if trial_run.command_exit.size else []
         if len(lines) > _LAST_LINES:
             lines = [f"[{len(lines) - _LAST_LINES:,} lines before]", *lines[-_LAST_LINES:]]
-        reached = [f"[{shown_hosts(trial_run.hosts)}]"] if trial_run.hosts else []
+        reached = [f"[{format_hosts(trial_run.hosts)}]"] if trial_run.hosts else []
         text = "\n".join([*trial_run.notes, *lines, *reached, trial_run.last, "", trial_run.diff])
         wants = " ".join(trial_run.wants_network)
         effect = trial_run.effect
         return Rehearsal(text, effect.files, effect.uncaptured, trial_run.unrecoverable, wants, history=effect.history)
 
-    async def dry_run(self, invocation: Invocation) -> "DryRun | None":
-        return await self._command(invocation).dry_run()
+    async def run_trial(self, invocation: Invocation) -> "DryRun | None":
+        return await self._make_command_trial(invocation).run_trial()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        return None if self._context.commands is None else await self._command(invocation).stop()
+        return None if self._context.commands is None else await self._make_command_trial(invocation).stop()
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        return await self._command(invocation).settle()
+        return await self._make_command_trial(invocation).settle()
 
-    def _command(self, invocation: Invocation) -> "CommandTrial":
+    def _make_command_trial(self, invocation: Invocation) -> "CommandTrial":
         from treadle.adapters.tools.builtin.command.trial import CommandTrial  # many runs have no command
 
-        return CommandTrial(self._context, request_of(invocation))
+        return CommandTrial(self._context, parse_request(invocation))

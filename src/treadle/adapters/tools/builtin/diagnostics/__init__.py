@@ -3,7 +3,7 @@ and who was missing; it changes nothing. The work is in `examination`."""
 
 from typing import TYPE_CHECKING
 
-from treadle.adapters.tools.builtin.base import PATH, WithContext, parameters
+from treadle.adapters.tools.builtin.base import PATH, WithContext, build_parameters
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.tools import ToolSpec
@@ -24,7 +24,7 @@ class GetDiagnostics(WithContext, ReadOnlyTool):
             f"changed or built. At most {MAX_FILES} files at once."
         ),
         dispensable=True,
-        parameters=parameters(
+        parameters=build_parameters(
             path=PATH,
             paths={"type": "array", "items": PATH, "minItems": 1, "maxItems": MAX_FILES, "description": "Several."},
         ),

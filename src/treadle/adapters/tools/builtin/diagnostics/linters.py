@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import escape_name
 from treadle.protocol.content import Value
 
 Severity = Literal["error", "warning", "info"]
@@ -35,7 +35,7 @@ class Diagnostic(Value, frozen=True):
 
     @property
     def text(self) -> str:
-        place = ":".join(str(part) for part in (inert(self.path), self.line, self.column) if part)
+        place = ":".join(str(part) for part in (escape_name(self.path), self.line, self.column) if part)
         code = f" {self.code}" if self.code else ""
         message = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(self.message.split()))
         message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
@@ -110,29 +110,29 @@ _RUSTFMT = re.compile(
 
 
 # -- reading their output: lines that do not look as documented are ignored, never guessed at -------------------------
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError as error:
         raise ValueError(f"its output is no JSON: {error}") from error
 
 
-def _severity(word: str) -> Severity:
+def _parse_severity(word: str) -> Severity:
     return "error" if word in ("error", "fatal") else "warning" if word in ("warning", "warn") else "info"
 
 
-def _at(match: re.Match[str]) -> tuple[int, int]:
+def _parse_place(match: re.Match[str]) -> tuple[int, int]:
     return int(match["line"]), int(match["column"] or 0)
 
 
 _Row = tuple[int, int, Severity, str]
 
 
-def _json_parser(source: str, items: Callable[[Any], Iterable[Any]], read: Callable[[Any], _Row]) -> Parse:
+def _make_json_parser(source: str, items: Callable[[Any], Iterable[Any]], read: Callable[[Any], _Row]) -> Parse:
     """For a tool that prints JSON: `items` are its findings, `read` gives line, column, severity and code of one."""
 
     def parse(path: str, output: str, _errors: str) -> list[Diagnostic]:
-        rows = [(read(each), each["message"]) for each in items(_json(output))]
+        rows = [(read(each), each["message"]) for each in items(_parse_json(output))]
         return [Diagnostic(path, *row[:3], message, source, row[3]) for row, message in rows]
 
     return parse
@@ -145,7 +145,7 @@ def _read_ruff(finding: dict[str, Any]) -> _Row:
 
 
 def _read_pyright(finding: dict[str, Any]) -> _Row:
-    start, severity = finding.get("range", {}).get("start", {}), _severity(finding.get("severity", "error"))
+    start, severity = finding.get("range", {}).get("start", {}), _parse_severity(finding.get("severity", "error"))
     return start.get("line", -1) + 1, start.get("character", -1) + 1, severity, finding.get("rule", "")
 
 
@@ -155,17 +155,17 @@ def _read_eslint(finding: dict[str, Any]) -> _Row:
 
 
 def _read_shellcheck(finding: dict[str, Any]) -> _Row:
-    severity = _severity(finding.get("level", "warning"))
+    severity = _parse_severity(finding.get("level", "warning"))
     return finding.get("line", 0), finding.get("column", 0), severity, f"SC{finding['code']}"
 
 
 def _parse_check(path: str, output: str, _errors: str) -> list[Diagnostic]:
     """Of our own little parser for Python: one JSON object, or nothing."""
-    one = _json(output) if output.strip() else None
+    one = _parse_json(output) if output.strip() else None
     return [Diagnostic(path, one["line"] or 0, one["column"] or 0, "error", one["message"], "python")] if one else []
 
 
-def _compiler_parser(source: str) -> Parse:
+def _make_compiler_parser(source: str) -> Parse:
     """`file:line:column: severity: message [code]`, as gcc, clang and many others print it."""
 
     def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
@@ -179,13 +179,13 @@ def _compiler_parser(source: str) -> Parse:
             severity: Severity = "warning" if kind == "warning" or missing else "error"
             message, code = (text[: match.start()], match["code"]) if (match := _CODE.search(text)) else (text, "")
             file_path = path if place["file"] == "<stdin>" or path.endswith(place["file"]) else place["file"]
-            diagnostics.append(Diagnostic(file_path, *_at(place), severity, message, source, code))
+            diagnostics.append(Diagnostic(file_path, *_parse_place(place), severity, message, source, code))
         return diagnostics
 
     return parse
 
 
-def _place_parser(source: str, severity: Severity = "error") -> Parse:
+def _make_place_parser(source: str, severity: Severity = "error") -> Parse:
     """`file:line:column: message`, without a word for how bad it is: gofmt, go vet."""
 
     def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
@@ -195,7 +195,7 @@ def _place_parser(source: str, severity: Severity = "error") -> Parse:
             if line.startswith("<standard input>:"):
                 bare = "<stdin>:" + line.removeprefix("<standard input>:")
             if (place := _PLACE.match(bare)) is not None:
-                diagnostics.append(Diagnostic(path, *_at(place), severity, place["rest"].strip(), source))
+                diagnostics.append(Diagnostic(path, *_parse_place(place), severity, place["rest"].strip(), source))
         return diagnostics
 
     return parse
@@ -206,8 +206,10 @@ def _parse_tsc(path: str, output: str, _errors: str) -> list[Diagnostic]:
     for match in filter(None, map(_TSC.match, output.splitlines())):
         file = match["file"].replace("\\", "/")
         file_path = path if path.endswith(file) or file.endswith(path) else file
-        severity = _severity(match["kind"])
-        diagnostics.append(Diagnostic(file_path, *_at(match), severity, match["text"], "tsc", match["code"] or ""))
+        severity = _parse_severity(match["kind"])
+        diagnostics.append(
+            Diagnostic(file_path, *_parse_place(match), severity, match["text"], "tsc", match["code"] or "")
+        )
     return diagnostics
 
 
@@ -227,14 +229,16 @@ def _parse_bash(path: str, _output: str, errors: str) -> list[Diagnostic]:
 
 def _parse_rustfmt(path: str, _output: str, errors: str) -> list[Diagnostic]:
     return [
-        Diagnostic(path, *_at(match), _severity(match["kind"]), match["text"], "rustfmt", match["code"] or "")
+        Diagnostic(
+            path, *_parse_place(match), _parse_severity(match["kind"]), match["text"], "rustfmt", match["code"] or ""
+        )
         for match in _RUSTFMT.finditer(errors)
     ]
 
 
 def _parse_cargo(path: str, output: str, _errors: str) -> list[Diagnostic]:
     diagnostics = []
-    for entry in (_json(line) for line in output.splitlines() if line.startswith("{")):
+    for entry in (_parse_json(line) for line in output.splitlines() if line.startswith("{")):
         message = entry.get("message") if entry.get("reason") == "compiler-message" else None
         if not isinstance(message, dict) or message.get("level") not in ("error", "warning"):
             continue
@@ -243,7 +247,7 @@ def _parse_cargo(path: str, output: str, _errors: str) -> list[Diagnostic]:
             file_path = path if path.endswith(span["file_name"]) else span["file_name"]
             code = (message.get("code") or {}).get("code", "")
             at = (span.get("line_start", 0), span.get("column_start", 0))
-            severity = _severity(message["level"])
+            severity = _parse_severity(message["level"])
             diagnostics.append(Diagnostic(file_path, *at, severity, message["message"], "cargo", code))
     return diagnostics
 
@@ -261,25 +265,25 @@ except (ValueError, RecursionError, MemoryError) as e:
 _MODULE = re.compile(rb"^\s*(?:import\b[^(]|export\b)", re.M)
 
 
-def _node_arguments(target: Target) -> list[str]:
+def _build_node_arguments(target: Target) -> list[str]:
     module = target.path.endswith(".mjs") or (not target.path.endswith(".cjs") and _MODULE.search(target.data))
     return [*(["--input-type=module"] if module else []), "--check", "-"]
 
 
-def _compiler(name: str, language: str) -> Linter:
-    def arguments(target: Target) -> list[str]:
+def _make_compiler(name: str, language: str) -> Linter:
+    def build_arguments(target: Target) -> list[str]:
         folder = target.absolute.rpartition("/")[0]
         options = ["-fsyntax-only", "-Wall", "-fno-diagnostics-show-caret", "-fdiagnostics-color=never"]
         return [*options, "-x", language, "-iquote", folder, "-I", f"{target.root}/include", "-"]
 
-    return Linter(name, arguments, _compiler_parser(name), quick=True, executes=True)
+    return Linter(name, build_arguments, _make_compiler_parser(name), quick=True, executes=True)
 
 
 _RUFF_OPTIONS = ("check", "--no-cache", "--no-fix", "--output-format=json", "--stdin-filename")
 RUFF = Linter(
     "ruff",
     lambda target: [*_RUFF_OPTIONS, target.absolute, "-"],
-    _json_parser("ruff", iter, _read_ruff),
+    _make_json_parser("ruff", iter, _read_ruff),
     quick=True,
     configs=("pyproject.toml", "ruff.toml", ".ruff.toml"),
 )
@@ -290,17 +294,19 @@ BASEDPYRIGHT, PYRIGHT = (
     Linter(
         name,
         lambda target: ["--outputjson", target.absolute],
-        _json_parser(name, lambda report: report.get("generalDiagnostics", ()), _read_pyright),
+        _make_json_parser(name, lambda report: report.get("generalDiagnostics", ()), _read_pyright),
         stdin=False,
         executes=True,
     )
     for name in ("basedpyright", "pyright")
 )
-NODE = Linter("node", _node_arguments, _parse_node, quick=True)
+NODE = Linter("node", _build_node_arguments, _parse_node, quick=True)
 ESLINT = Linter(
     "eslint",
     lambda target: ["--format=json", "--stdin", "--stdin-filename", target.absolute],
-    _json_parser("eslint", lambda files: (each for file in files for each in file.get("messages", ())), _read_eslint),
+    _make_json_parser(
+        "eslint", lambda files: (each for file in files for each in file.get("messages", ())), _read_eslint
+    ),
     executes=True,
 )
 TSC = Linter(
@@ -312,13 +318,13 @@ TSC = Linter(
     marker="tsconfig.json",
     fine=(0, 1, 2),
 )
-GCC, GXX = _compiler("gcc", "c"), _compiler("g++", "c++")
-CLANG, CLANGXX = _compiler("clang", "c"), _compiler("clang++", "c++")
-GOFMT = Linter("gofmt", lambda _target: ["-e", "-l"], _place_parser("gofmt"), quick=True, fine=(0, 1, 2))
+GCC, GXX = _make_compiler("gcc", "c"), _make_compiler("g++", "c++")
+CLANG, CLANGXX = _make_compiler("clang", "c"), _make_compiler("clang++", "c++")
+GOFMT = Linter("gofmt", lambda _target: ["-e", "-l"], _make_place_parser("gofmt"), quick=True, fine=(0, 1, 2))
 GO_VET = Linter(
     "go vet",
     lambda target: ["vet", f"./{target.path.rpartition('/')[0] or '.'}"],
-    _place_parser("go vet", "warning"),
+    _make_place_parser("go vet", "warning"),
     stdin=False,
     executes=True,
     marker="go.mod",
@@ -348,7 +354,7 @@ BASH = Linter(
 SHELLCHECK = Linter(
     "shellcheck",
     lambda _target: ["--format=json1", "-"],
-    _json_parser("shellcheck", lambda report: report.get("comments", ()), _read_shellcheck),
+    _make_json_parser("shellcheck", lambda report: report.get("comments", ()), _read_shellcheck),
 )
 
 Group = tuple[Linter, ...]  # Tools of which the first that can be had is asked

@@ -17,17 +17,17 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import Guarded, ToolContext, in_thread
-from treadle.adapters.tools.builtin.command.shell import command_environment
+from treadle.adapters.tools.builtin.base import Guarded, ToolContext, run_in_thread
+from treadle.adapters.tools.builtin.command.shell import build_command_environment
 from treadle.adapters.tools.builtin.diagnostics import linters
 from treadle.adapters.tools.builtin.diagnostics.linters import Diagnostic, Target
 from treadle.base.file_system import is_below
-from treadle.base.jsonrpc import BadMessage, frame, read_message
+from treadle.base.jsonrpc import BadMessage, encode_message, read_message
 from treadle.base.subprocesses import Completed, kill_group, run_program, start_program
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import HIDING, Confinement, Sandbox, Unwritable
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import Workspace, inert
+from treadle.ports.workspace import Workspace, escape_name
 
 TIMEOUT_S = 30.0
 LOCAL = ("node_modules/.bin", ".venv/bin", "venv/bin")
@@ -68,9 +68,12 @@ class LinterContext(msgspec.Struct, frozen=True):
         return self.sandbox.wrap(argv, confinement, cwd)
 
 
-def linter_context(context: ToolContext, workspace: Workspace, invocation: Invocation) -> LinterContext:
+def make_linter_context(context: ToolContext, workspace: Workspace, invocation: Invocation) -> LinterContext:
     """The sandbox that this chat's commands have; without one there is none here either."""
-    env = command_environment(context.env or os.environ, context.allowance.env) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    env = build_command_environment(context.env or os.environ, context.allowance.env) | {
+        "LC_ALL": "C.UTF-8",
+        "NO_COLOR": "1",
+    }
     env = {name: value for name, value in env.items() if name not in _UNWANTED}
     sandbox: Sandbox | None = None
     if context.sandbox_of is not None:
@@ -93,28 +96,32 @@ class Asking:
             if not linter.suits(target):
                 continue
             if linter.marker:
-                folder = await in_thread(marked_folder, linter.marker, target.path, context.workspace)
+                folder = await run_in_thread(find_marked_folder, linter.marker, target.path, context.workspace)
                 if folder is None:
                     continue
                 target = msgspec.structs.replace(target, folder=folder)
-            program = await in_thread(find, linter.command, context.workspace, context.env, confined=context.confined)
+            program = await run_in_thread(
+                find, linter.command, context.workspace, context.env, confined=context.confined
+            )
             if program is None:
                 missing.append(linter.name)
             elif linter.executes and not context.confined:
                 withheld = linter.name
             else:
-                answer = await self._run(linter, program, target, context)
+                answer = await self._run_cached(linter, program, target, context)
                 failed += answer.failed
                 if answer.by:
                     return msgspec.structs.replace(answer, failed=failed)
         return LinterAnswer(missing=tuple(missing), failed=failed, withheld=withheld)
 
-    async def _run(self, linter: linters.Linter, program: str, target: Target, context: LinterContext) -> LinterAnswer:
-        key = await in_thread(_key, linter, program, target, context.workspace) if not linter.executes else ""
+    async def _run_cached(
+        self, linter: linters.Linter, program: str, target: Target, context: LinterContext
+    ) -> LinterAnswer:
+        key = await run_in_thread(_make_key, linter, program, target, context.workspace) if not linter.executes else ""
         if key in self._known:
             self._known.move_to_end(key)
             return LinterAnswer(linter.name, self._known[key])
-        answer = await _run(linter, program, target, context)
+        answer = await _run_linter(linter, program, target, context)
         if key and answer.by:
             self._known[key] = answer.diagnostics
             if len(self._known) > _REMEMBERED:
@@ -122,13 +129,13 @@ class Asking:
         return answer
 
 
-async def _run(linter: linters.Linter, program: str, target: Target, context: LinterContext) -> LinterAnswer:
+async def _run_linter(linter: linters.Linter, program: str, target: Target, context: LinterContext) -> LinterAnswer:
     cwd = f"{target.root}/{target.folder}" if target.folder else target.root
     if not context.confined:
         cwd = "/"  # some programs are looked up by what a folder says: rust-toolchain.toml, .tool-versions
     env = {**context.env, **dict(linter.env)}
     try:
-        argv = await in_thread(context.wrap, [program, *linter.arguments(target)], cwd)
+        argv = await run_in_thread(context.wrap, [program, *linter.arguments(target)], cwd)
         cwd = cwd if context.workspace.world is None else "/"  # it may be there in the world alone
         stdin_data = target.data if linter.stdin else b""
         ran = await run_program(argv, cwd=cwd, env=env, stdin_data=stdin_data, timeout_s=TIMEOUT_S)
@@ -161,7 +168,7 @@ def _describe_failure(linter: linters.Linter, ran: Completed) -> str:
     return f"{linter.name} could not run (exit code {ran.code})" + (f": {line[:200].rstrip('.')}" if line else "")
 
 
-def _key(linter: linters.Linter, program: str, target: Target, workspace: Workspace) -> str:
+def _make_key(linter: linters.Linter, program: str, target: Target, workspace: Workspace) -> str:
     """Names everything that its answer depends on; of the program its size and time, cheaper than its version."""
     with suppress(OSError):
         stat = os.stat(program)
@@ -173,7 +180,7 @@ def _key(linter: linters.Linter, program: str, target: Target, workspace: Worksp
         for name in linter.configs:
             digest = None
             with suppress(ToolError):
-                digest = workspace.digest("/".join([*folders[:depth], name]))
+                digest = workspace.hash_file("/".join([*folders[:depth], name]))
             hasher.update(f"\0{digest}".encode())
     return hasher.hexdigest()
 
@@ -196,7 +203,7 @@ def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: b
     return program if program and not is_below(os.path.realpath(program), workspace.path) else None
 
 
-def marked_folder(marker: str, path: str, workspace: Workspace) -> str | None:
+def find_marked_folder(marker: str, path: str, workspace: Workspace) -> str | None:
     """The nearest folder above a file that has a marker, inside the root; None if none has."""
     folders = path.split("/")[:-1]
     for depth in range(len(folders), -1, -1):
@@ -232,7 +239,7 @@ async def ask_server(target: Target, context: LinterContext) -> LinterAnswer:
     missing: list[str] = []
     language, servers = SERVERS[target.path.rpartition(".")[2].lower()]
     for server, *arguments in map(str.split, servers):
-        program = await in_thread(find, server, context.workspace, context.env, confined=context.confined)
+        program = await run_in_thread(find, server, context.workspace, context.env, confined=context.confined)
         if program is None:
             missing.append(server)
             continue
@@ -303,7 +310,7 @@ class _Client:
         while True:
             try:
                 async with asyncio.timeout(SETTLE_S if has_published else None):
-                    message = await self._next()
+                    message = await self._read_next()
             except TimeoutError:
                 return []
             parameters = message.get("params") or {}
@@ -329,7 +336,7 @@ class _Client:
     async def _call(self, method: str, parameters: dict[str, Any] | None) -> dict[str, Any]:
         self._number += 1
         self._send({"id": self._number, "method": method, "params": parameters})
-        while (message := await self._next()).get("id") != self._number or "method" in message:
+        while (message := await self._read_next()).get("id") != self._number or "method" in message:
             pass
         if message.get("error"):
             raise Broken(f"{method} was refused: {message['error'].get('message', '')}")
@@ -340,9 +347,9 @@ class _Client:
         self._send({"method": method, "params": parameters})
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._writer.write(frame({"jsonrpc": "2.0", **message}))
+        self._writer.write(encode_message({"jsonrpc": "2.0", **message}))
 
-    async def _next(self) -> dict[str, Any]:
+    async def _read_next(self) -> dict[str, Any]:
         """The next message that wants no answer."""
         while True:
             try:
@@ -373,7 +380,7 @@ class Examination:
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
         workspace = self._context.workspace_of(*invocation.project)
-        context = await in_thread(linter_context, self._context, workspace, invocation)
+        context = await run_in_thread(make_linter_context, self._context, workspace, invocation)
         all_answers: list[LinterAnswer] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):
@@ -381,19 +388,19 @@ class Examination:
             if not any(answer.by or answer.failed for answer in answers):
                 unknown.append(path)
             all_answers += answers
-        return _outcome(all_answers, unknown, strict, context.level)
+        return _build_outcome(all_answers, unknown, strict, context.level)
 
     async def _diagnose(
         self, path: str, workspace: Workspace, context: LinterContext, quick: bool, strict: bool
     ) -> list[LinterAnswer]:
         try:
-            relative = await in_thread(workspace.relative, path)
-            data = await in_thread(workspace.read_bytes, path, MAX_BYTES)
+            relative = await run_in_thread(workspace.to_relative, path)
+            data = await run_in_thread(workspace.read_bytes, path, MAX_BYTES)
         except ToolError as error:
             if strict:
                 return []  # it is gone by now, or too large to be judged
             raise ToolError(str(error)) from error
-        if (parsed := await in_thread(diagnose_data, relative, data)) is not None:
+        if (parsed := await run_in_thread(diagnose_data, relative, data)) is not None:
             return [LinterAnswer(parsed[0], tuple(parsed[1]))]
         ending = relative.rpartition(".")[2].lower()
         target = Target(workspace.path, relative, data)
@@ -408,7 +415,7 @@ class Examination:
         return answers
 
 
-def _outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
+def _build_outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
     diagnostics = linters.sort_diagnostics(each for answer in answers for each in answer.diagnostics)
     errors = [each for each in diagnostics if each.severity == "error"]
     reported = errors if strict else diagnostics
@@ -416,7 +423,7 @@ def _outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bo
     lines = [each.text for each in linters.sort_diagnostics(worst)]
     lines += [f"[{len(reported) - len(lines)} more]"] if len(reported) > len(lines) else []
     head = linters.count(reported) if lines else "No errors or warnings."
-    failures = list(dict.fromkeys(f"{inert(reason)}." for answer in answers for reason in answer.failed))
+    failures = list(dict.fromkeys(f"{escape_name(reason)}." for answer in answers for reason in answer.failed))
     looked = list(dict.fromkeys(answer.by for answer in answers if answer.by))
     missing = list(dict.fromkeys(name for answer in answers for name in answer.missing))
     withheld = list(dict.fromkeys(answer.withheld for answer in answers if answer.withheld))
@@ -429,7 +436,7 @@ def _outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bo
     if not looked:
         head = "No tool for this could be asked."
     elif unknown:
-        notes.append(f"No tool is known or installed for: {', '.join(map(inert, unknown))}.")
+        notes.append(f"No tool is known or installed for: {', '.join(map(escape_name, unknown))}.")
     if strict and not lines:
         notes = failures
     text = "\n".join([head, *lines, *notes])
@@ -445,13 +452,13 @@ def diagnose_data(path: str, data: bytes) -> tuple[str, list[Diagnostic]] | None
         return "utf-8", [Diagnostic(path, data[: error.start].count(b"\n") + 1, 0, "error", str(error), "utf-8")]
     match path.rpartition(".")[2].lower():
         case "json" | "toml" as name if name == "toml" or not _WITH_COMMENTS.search(path):
-            return name, _json_or_toml(path, text, name)
+            return name, _diagnose_json_or_toml(path, text, name)
         case "yaml" | "yml":
-            return _yaml(path, text)
+            return _diagnose_yaml(path, text)
     return None
 
 
-def _json_or_toml(path: str, text: str, name: str) -> list[Diagnostic]:
+def _diagnose_json_or_toml(path: str, text: str, name: str) -> list[Diagnostic]:
     import tomllib
 
     try:
@@ -467,7 +474,7 @@ def _json_or_toml(path: str, text: str, name: str) -> list[Diagnostic]:
     return []
 
 
-def _yaml(path: str, text: str) -> tuple[str, list[Diagnostic]] | None:
+def _diagnose_yaml(path: str, text: str) -> tuple[str, list[Diagnostic]] | None:
     try:
         import yaml  # type: ignore[import-untyped,unused-ignore]
     except ImportError:

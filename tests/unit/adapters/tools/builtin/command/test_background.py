@@ -147,7 +147,7 @@ async def test_another_chats_processes_are_out_of_reach(bench: Bench) -> None:
     foreign = type(call)(**{name: getattr(call, name) for name in call.__struct_fields__} | {"chat": "c_2"})
     with pytest.raises(ToolError, match="no background command"):
         await bench.run(foreign)
-    assert await bench.commands.running(CHAT) == [handle]
+    assert await bench.commands.list_running(CHAT) == [handle]
 
 
 async def test_only_so_many_run_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ async def test_of_ended_ones_so_many_are_kept_for_so_long(bench: Bench, monkeypa
     await bench("true")
     assert [command.call for command in await bench.commands.list_commands(CHAT) if command.background] == handles[2:]
     old = time.time() - 4000
-    os.utime(Path(bench.commands._path(CHAT, handles[2])) / names.EXIT, (old, old))
+    os.utime(Path(bench.commands._make_path(CHAT, handles[2])) / names.EXIT, (old, old))
     await bench("true")
     assert [command.call for command in await bench.commands.list_commands(CHAT) if command.background] == handles[3:]
 
@@ -192,17 +192,17 @@ async def test_nothing_of_it_ends_with_an_interrupt_of_a_later_call(bench: Bench
     handle = await begin(bench, "sleep 1000")
     later = bench.call(command="sleep 1000")
     task = asyncio.create_task(bench.run(later))
-    await until(lambda: os.path.exists(bench.commands._path(CHAT, later.call) + "/owner"))
+    await until(lambda: os.path.exists(bench.commands._make_path(CHAT, later.call) + "/owner"))
     task.cancel()
     await bench.tools["run_command"].stop(later)
-    assert await bench.commands.running(CHAT) == [handle]
+    assert await bench.commands.list_running(CHAT) == [handle]
 
 
 async def test_a_background_start_that_is_interrupted_is_stopped(bench: Bench) -> None:  # L-07
     call = bench.call(command="sleep 1000", background=True)
     await bench.run(call)
     await bench.tools["run_command"].stop(call)
-    assert not await bench.commands.running(CHAT)
+    assert not await bench.commands.list_running(CHAT)
 
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -214,7 +214,7 @@ TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 )
 async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, second: str, expected: str) -> None:  # S-11
     redactor = Redactor({})
-    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
+    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.measure_finished)
     line = f"printf 'up\n{first}'; until [ -e go ]; do sleep 0.02; done; printf '{second}\nfin\n'; sleep 1000"
     call = bench.call(command=line, background=True)
     first_text = (await bench.run(call)).text
@@ -228,7 +228,7 @@ async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, seco
 
 async def test_a_secret_whose_first_letters_were_shown_is_redacted(tmp_path: Path) -> None:  # S-11
     redactor = Redactor({"SERVICE_TOKEN": "wxyz-secret-91"})
-    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
+    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.measure_finished)
     line = "printf 'up: wxy'; until [ -e go ]; do sleep 0.02; done; printf 'z-secret-91 fin\\n'; sleep 1000"
     call = bench.call(command=line, background=True)
     shown_text = await check_until(bench, call.call, "up: wxy", (await bench.run(call)).text)
@@ -241,7 +241,7 @@ async def test_a_secret_whose_first_letters_were_shown_is_redacted(tmp_path: Pat
 
 async def test_what_stays_unfinished_is_shown_at_the_end(tmp_path: Path) -> None:  # S-11
     redactor = Redactor({})
-    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
+    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.measure_finished)
     handle = await begin(bench, "printf 'up\\nBASE_URL='; sleep 1000")
     await check_until(bench, handle, "not shown yet]")
     assert "BASE_URL=" in (await bench.use("stop_command", handle=handle)).text

@@ -37,7 +37,7 @@ async def test_what_it_removed_can_be_had_back(bench: ViewBench) -> None:  # W-0
     outcome = await bench("rm old")
     (change,) = outcome.files
     assert change.before is not None
-    assert await asyncio.to_thread(bench.snapshots.content, change.before.digest) == b"old\n"
+    assert await asyncio.to_thread(bench.snapshots.read_content, change.before.digest) == b"old\n"
 
 
 async def test_with_a_terminal_it_writes_through(bench: ViewBench) -> None:
@@ -93,7 +93,7 @@ def _wait(tool_name: str) -> dict[str, float]:
 async def test_what_the_model_itself_wrote_meanwhile_is_not_observed(bench: ViewBench) -> None:
     await bench(SERVER, background=True)
     await until((bench.project / "log").exists)
-    log_state = bench.snapshots.state("log")
+    log_state = bench.snapshots.read_state("log")
     assert log_state is not None
     call = replace(bench.call("stop_command", handle="1.0"), known_files={"log": log_state.digest}, shell=Shell())
     assert (await bench.run(call)).files == ()

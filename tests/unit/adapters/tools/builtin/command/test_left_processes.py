@@ -24,7 +24,7 @@ def place() -> Iterator[Grounds]:
 async def bench(request: pytest.FixtureRequest, place: Grounds) -> AsyncIterator[Bench]:
     if request.param == "bubblewrap" and not place.bubblewrap:
         pytest.skip("no bubblewrap on this machine")
-    if request.param == "landlock" and landlock.version() < landlock.OLDEST:
+    if request.param == "landlock" and landlock.read_version() < landlock.OLDEST:
         pytest.skip("no Landlock on this machine")
     sandbox = place.sandbox(request.param)
     command_bench = Bench(place.folder, os.environ, sandbox_of=lambda _demand: sandbox)

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
+from treadle.adapters.tools.builtin.command.network import (
+    describe_network_need,
+    find_wanted_hosts,
+    format_hosts,
+    read_reached_hosts,
+)
 
 _NEW = "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution"
 
@@ -35,8 +40,8 @@ _NEW = "Failed to establish a new connection: [Errno -3] Temporary failure in na
 )
 def test_by_what_it_wrote(text: str, hosts: tuple[str, ...], tmp_path: Path) -> None:  # S-03
     log = str(tmp_path / "network")
-    assert wanted_hosts(text, log, False) == hosts
-    assert wanted_hosts(text, log, True) == ()
+    assert find_wanted_hosts(text, log, False) == hosts
+    assert find_wanted_hosts(text, log, True) == ()
 
 
 def test_by_what_the_proxy_refused(tmp_path: Path) -> None:  # S-03
@@ -51,7 +56,7 @@ def test_by_what_the_proxy_refused(tmp_path: Path) -> None:  # S-03
         {"host": "", "port": 0, "refused": "a request that cannot be read"},
     ]
     log.write_text("\n".join(json.dumps(entry) for entry in entries) + "\n{broken")
-    assert wanted_hosts("whatever", str(log), ("example.com",)) == ("pypi", "example.org:8443")
+    assert find_wanted_hosts("whatever", str(log), ("example.com",)) == ("pypi", "example.org:8443")
 
 
 def test_the_hosts_that_were_reached(tmp_path: Path) -> None:  # S-17
@@ -66,23 +71,23 @@ def test_the_hosts_that_were_reached(tmp_path: Path) -> None:  # S-17
         {"host": "odd\x1b[2J.org", "port": 443, "refused": ""},
     ]
     log.write_text("\n".join(json.dumps(entry) for entry in entries) + "\n{broken")
-    hosts = reached_hosts(str(log), ("pypi", "example.org:8443"))
+    hosts = read_reached_hosts(str(log), ("pypi", "example.org:8443"))
     assert hosts[:2] == ("pypi.org", "example.org:8443")
     assert len(hosts) == 3
     assert "\x1b" not in hosts[2]
-    assert reached_hosts(str(log), True) == ("all",)
-    assert reached_hosts(str(log), False) == reached_hosts(str(tmp_path / "none"), ("pypi",)) == ()
-    assert shown_hosts(("a.org", "b.org")) == "reached a.org, b.org"
-    assert shown_hosts(tuple("abcdefg")) == "reached a, b, c, d, e and 2 more"
-    assert (shown_hosts(("all",)), shown_hosts(())) == ("could reach every host", "")
+    assert read_reached_hosts(str(log), True) == ("all",)
+    assert read_reached_hosts(str(log), False) == read_reached_hosts(str(tmp_path / "none"), ("pypi",)) == ()
+    assert format_hosts(("a.org", "b.org")) == "reached a.org, b.org"
+    assert format_hosts(tuple("abcdefg")) == "reached a, b, c, d, e and 2 more"
+    assert (format_hosts(("all",)), format_hosts(())) == ("could reach every host", "")
 
 
 def test_who_passes_the_proxy_by_needs_all_of_the_network(tmp_path: Path) -> None:
     text = "Could not resolve host: example.org"
-    assert wanted_hosts(text, str(tmp_path / "network"), ("example.org",)) == ("all",)
+    assert find_wanted_hosts(text, str(tmp_path / "network"), ("example.org",)) == ("all",)
 
 
 def test_in_one_line() -> None:
-    assert in_one_line(()) == ""
-    assert in_one_line(("all",)) == "needs the network; a person can allow it"
-    assert in_one_line(("pypi", "x.org")) == "needs the network: pypi, x.org; a person can allow it"
+    assert describe_network_need(()) == ""
+    assert describe_network_need(("all",)) == "needs the network; a person can allow it"
+    assert describe_network_need(("pypi", "x.org")) == "needs the network: pypi, x.org; a person can allow it"

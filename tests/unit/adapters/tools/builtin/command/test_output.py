@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.adapters.tools.builtin.command.commanding import CHAT, Bench
 from treadle.adapters.tools.builtin.command import output
-from treadle.adapters.tools.builtin.command.output import without_secrets
+from treadle.adapters.tools.builtin.command.output import redact_secrets
 from treadle.base.types import CallKey
 from treadle.errors import ToolError
 
@@ -109,13 +109,13 @@ def test_what_is_kept_has_no_secrets_however_it_comes(size: int) -> None:  # S-1
 
     data = b"one hunter22 \xff\xfe two\n" + KEY + "drei ü\n".encode() + b"last hunter22"
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    clean_data = b"".join(without_secrets(pieces, redact))
+    clean_data = b"".join(redact_secrets(pieces, redact))
     assert clean_data == b"one [secret] \xff\xfe two\n[key]\n" + "drei ü\n".encode() + b"last [secret]"
 
 
 def test_a_key_that_never_ends_costs_bounded_memory() -> None:
     pieces = [b"-----BEGIN \n", *([b"x" * (1 << 20)] * 12)]
-    longest = max(len(piece) for piece in without_secrets(pieces, lambda text: text.upper()))
+    longest = max(len(piece) for piece in redact_secrets(pieces, lambda text: text.upper()))
     assert longest < 6 << 20
 
 
@@ -136,4 +136,4 @@ def test_a_key_that_never_ends_costs_bounded_memory() -> None:
     ],
 )
 def test_renames_of_branches_are_known_by_their_words(command: str, renames: bool) -> None:
-    assert output.renames_branch(command) is renames
+    assert output.is_branch_rename(command) is renames

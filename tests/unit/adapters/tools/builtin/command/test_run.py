@@ -16,7 +16,7 @@ from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.base import Guarded, ToolContext
 from treadle.adapters.tools.builtin.command.tool import RunCommand
-from treadle.adapters.tools.validate import problem
+from treadle.adapters.tools.validate import find_problem
 from treadle.adapters.workspace.root import Root
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.commands import Allowance
@@ -213,9 +213,9 @@ async def test_nothing_is_left_open(bench: Bench) -> None:
 
 def test_limits_of_the_timeout() -> None:
     schema: dict[str, Any] = RunCommand.spec.parameters
-    assert problem(schema, {"command": "x", "timeout_s": 600}) == ""
+    assert find_problem(schema, {"command": "x", "timeout_s": 600}) == ""
     for wrong in (0, -1, 601):
-        assert "timeout_s" in problem(schema, {"command": "x", "timeout_s": wrong})
+        assert "timeout_s" in find_problem(schema, {"command": "x", "timeout_s": wrong})
 
 
 # -- recovery (D-02) --------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ async def test_what_was_started_elsewhere_is_unknown_unless_its_end_is_safe_here
     no_plan = msgspec.structs.replace(elsewhere, plan=None)
     assert await bench.tools["run_command"].settle(no_plan) == "unknown"
     await bench.run(elsewhere)
-    folder = Path(bench.commands._path(CHAT, elsewhere.call))
+    folder = Path(bench.commands._make_path(CHAT, elsewhere.call))
     await until((folder / names.SYNCED).exists)
     assert await bench.tools["run_command"].settle(elsewhere) == "run_again"
     (folder / names.SYNCED).unlink()
@@ -269,7 +269,7 @@ async def test_what_was_started_elsewhere_is_unknown_unless_its_end_is_safe_here
 async def test_earlier_commands_are_forgotten_when_the_next_begins(bench: Bench) -> None:
     first = bench.call(command="seq 5000")
     await bench.run(first)
-    folder = Path(bench.commands._path(CHAT, first.call))
+    folder = Path(bench.commands._make_path(CHAT, first.call))
     await until(lambda: not names.is_locked(str(folder)))
     await bench("true")
     assert os.listdir(folder) == [names.EXIT]
@@ -422,7 +422,7 @@ async def test_a_supervisor_stays_small(bench: Bench) -> None:  # fault 11
     call = bench.call(command="head -c 200000000 /dev/zero; echo; echo full; sleep 1000", emit=recorder)
     task = asyncio.create_task(bench.run(call))
     await recorder.wait_for("full")
-    owner = Path(SupervisedCommands(bench.home / "commands")._path(CHAT, call.call)) / names.OWNER
+    owner = Path(SupervisedCommands(bench.home / "commands")._make_path(CHAT, call.call)) / names.OWNER
     assert _peak(owner) < 40_000, "KB"
     task.cancel()
 

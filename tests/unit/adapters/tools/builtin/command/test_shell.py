@@ -18,7 +18,7 @@ from treadle.protocol.files import encode_path
 def shell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "sh":
         sh = shutil.which("dash") or shutil.which("sh") or "/bin/sh"
-        monkeypatch.setattr(carried, "_shells", lambda: ("", sh))
+        monkeypatch.setattr(carried, "_find_shells", lambda: ("", sh))
     return str(request.param)
 
 

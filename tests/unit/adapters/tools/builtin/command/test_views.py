@@ -259,7 +259,7 @@ async def test_after_a_power_cut_what_was_not_committed_has_not_happened(
     plan = dict(call.plan or {})
     plan["place"] = f"other{plan['place']}"
     job = Path(running_command.folder) / names.JOB
-    job.write_bytes(job.read_bytes().replace(names.boot().encode(), b"0" * len(names.boot())))
+    job.write_bytes(job.read_bytes().replace(names.read_boot_id().encode(), b"0" * len(names.read_boot_id())))
     call = replace(call, plan=plan)
     assert await bench.tools["run_command"].settle(call) == settlement
     if settlement == "run_again":
@@ -286,7 +286,7 @@ async def test_a_worker_that_slept_through_it_all_repeats_nothing(bench: ViewBen
 async def test_views_go_with_their_commands(bench: ViewBench) -> None:
     call = await bench.prepare_call("mkdir -p d/e; touch d/e/f; chmod 0 d/e d")
     await bench.run(call)
-    view = Path(bench.commands.view(call.chat, call.call))
+    view = Path(bench.commands.locate_view(call.chat, call.call))
     assert (view / "upper").is_dir()
     await bench("true")
     assert not await asyncio.to_thread(view.exists)
@@ -336,7 +336,7 @@ async def test_a_rehearsal_that_is_stopped_before_its_supervisor_begins_never_ru
     late.chmod(0o700)
     monkeypatch.setattr(bench.commands, "_python", str(late))
     tool, call = bench.tools["run_command"], bench.call(command="sleep 300")
-    call = replace(call, trial=await tool.trial(call))
+    call = replace(call, trial=await tool.plan_trial(call))
     rehearsal = asyncio.create_task(tool.rehearse(call))
     await until((tmp_path / "held").exists)
     rehearsal.cancel()
@@ -370,7 +370,7 @@ async def test_a_reviewed_rehearsal_has_no_network_even_where_commands_do(bench:
 
 async def test_to_start_a_background_command_changes_nothing(bench: ViewBench) -> None:  # W-10
     call = bench.call(command="rm -rf .", background=True)
-    assert await bench.tools["run_command"].trial(call) is None
+    assert await bench.tools["run_command"].plan_trial(call) is None
     rehearsal = await bench.tools["run_command"].rehearse(call)
     assert rehearsal is not None
     assert rehearsal.empty
