@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from bench.providers import PROVIDERS
-from treadle.testing.fake_http import END, FakeResponse, Headers, frame, head, json_answer, listen
+from treadle.testing.fake_http import END, FakeResponse, Headers, encode_chunk, encode_head, listen, make_json_answer
 from treadle.testing.fake_model import Dialect, Reply
 
 WORD = " streams"
@@ -26,13 +26,13 @@ def answer(method: str, path: str, headers: Headers, body: bytes) -> FakeRespons
     name, _, rest = path.removeprefix("/").partition("/")
     dialect = _dialects().get(name)
     if dialect is None:
-        return json_answer(404, {"error": {"message": f"no provider is called {name!r}"}})
+        return make_json_answer(404, {"error": {"message": f"no provider is called {name!r}"}})
     other = dialect.answer_other_request(method, f"/{rest}", headers, body)
     if other is not None:
         return other
     asked = _MODEL.search(body) or _MODEL.search(path.encode())
     if asked is None:
-        return json_answer(404, dialect.failure(404, "no such model; try bench-chunks-400"))
+        return make_json_answer(404, dialect.build_failure(404, "no such model; try bench-chunks-400"))
     return made(name, int(asked[1]))
 
 
@@ -52,9 +52,9 @@ def made(name: str, chunks: int) -> FakeResponse:
     content_type, frames = _frames(name, chunks)
     size = _most_common(frames)
     first = next(number for number, data in enumerate(frames) if len(data) == size)
-    plain = len(head(200, content_type, {"X-Filler": ""})) + sum(map(len, frames[:first]))
+    plain = len(encode_head(200, content_type, {"X-Filler": ""})) + sum(map(len, frames[:first]))
     filler = {"X-Filler": "." * (-plain % size)}
-    return FakeResponse((b"".join([head(200, content_type, filler), *frames, END]),))
+    return FakeResponse((b"".join([encode_head(200, content_type, filler), *frames, END]),))
 
 
 def _frames(name: str, chunks: int) -> tuple[str, list[bytes]]:
@@ -64,8 +64,8 @@ def _frames(name: str, chunks: int) -> tuple[str, list[bytes]]:
     dialect = _dialects()[name]
     if path := _PATHS[name]:
         dialect.answer_other_request("POST", path, {}, b"{}")
-    content_type, pieces = dialect.pieces(reply, request, 0)
-    return content_type, [frame(piece) for piece in pieces]
+    content_type, pieces = dialect.build_pieces(reply, request, 0)
+    return content_type, [encode_chunk(piece) for piece in pieces]
 
 
 def _most_common(frames: list[bytes]) -> int:

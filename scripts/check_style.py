@@ -2,7 +2,8 @@
 
 The limits stand in `pyproject.toml` under `[tool.treadle.style]`, one table a folder. A vague name is a participle
 or pronoun alone (`told`, `found`, `Which`), of a function also any single word in -ed (`ruled`): it cannot be searched
-for and says neither what a thing is nor what a function does. A vague sentence begins with "What", "Who" or "Whether",
+for and says neither what a thing is nor what a function does. A function without a verb does not begin with a word of
+`verbs.txt` or a prefix such as `is_`. A vague sentence begins with "What", "Who" or "Whether",
 or speaks of "nobody" or "whoever"."""
 
 import ast
@@ -35,6 +36,8 @@ VAGUE_SENTENCE = re.compile(
     r"^\s*(what|who|whoever|whether|whatever)\b|\b(nobody|somebody|whoever|whatever|thereby)\b", re.I
 )
 VERBS_IN_ED = frozenset(["embed", "exceed", "feed", "need", "proceed", "seed"])
+VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
+OTHER_BEGINNINGS = ("__", "action_", "as_", "can_", "from_", "has_", "is_", "on_", "test_", "to_")
 UNLIMITED_FILES = ("__init__.py", "__main__.py", "_version.py", "start.py")
 
 
@@ -55,6 +58,8 @@ def find_in_module(path: Path, source: str) -> Iterator[Finding]:
             if is_vague and not (is_property(node) and word not in VAGUE):
                 yield Finding(limit, f"{path}:{node.lineno}", name)  # type: ignore[attr-defined]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not (has_verb(node.name) or is_property(node)):
+                yield Finding("functions_without_verb", f"{path}:{node.lineno}", node.name)
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             yield Finding("function_lines", f"{path}:{node.lineno}", f"{node.name} has {length} lines")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -79,6 +84,11 @@ def names_of(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 def is_participle(word: str) -> bool:
     return word.endswith("ed") and word.isalpha() and word not in VERBS_IN_ED
+
+
+def has_verb(name: str) -> bool:
+    words = name.strip("_")
+    return name.startswith("__") or words.startswith(OTHER_BEGINNINGS) or words.partition("_")[0] in VERBS
 
 
 def is_property(node: ast.AST) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import END, FakeResponse, Headers, frame, head, json_answer
+from treadle.testing.fake_http import END, FakeResponse, Headers, encode_chunk, encode_head, make_json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script
-from treadle.testing.fake_openai import ChatCompletions, sse
+from treadle.testing.fake_openai import ChatCompletions, encode_sse
 from treadle.testing.fake_responses import Responses, seal
 
 __all__ = ["GITHUB_TOKEN", "CopilotService", "FakeCopilot", "Reply", "Script"]
@@ -63,8 +63,8 @@ class CopilotService(Dialect):
         """Status and sentence with which every exchange is refused."""
         self.exchange_headers: list[Headers] = []
 
-    def position(self, request: JsonObject) -> int:
-        return self._of(request).position(request)
+    def count_answers(self, request: JsonObject) -> int:
+        return self._of(request).count_answers(request)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         pieces = self._of(request).stream(reply, request, position)
@@ -73,46 +73,48 @@ class CopilotService(Dialect):
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         return self._of(request).build_answer(reply, request, position)
 
-    def failure(self, status: int, message: str) -> JsonObject:
-        return self._chat.failure(status, message)
+    def build_failure(self, status: int, message: str) -> JsonObject:
+        return self._chat.build_failure(status, message)
 
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path) == ("GET", "/copilot_internal/v2/token"):
             return self._exchange(headers)
         if self.refuses_all or headers.get("authorization", "").removeprefix("Bearer ") not in self.good:
-            error_body = frame(b"unauthorized: token expired\n")
-            return FakeResponse((head(401, "text/plain; charset=utf-8") + error_body + END,))
+            error_body = encode_chunk(b"unauthorized: token expired\n")
+            return FakeResponse((encode_head(401, "text/plain; charset=utf-8") + error_body + END,))
         missing = [name for name in ("editor-version", "copilot-integration-id") if not headers.get(name)]
         if missing:
-            return json_answer(400, self.failure(400, f"bad request: missing {missing[0]} header for IDE auth"))
+            return make_json_answer(
+                400, self.build_failure(400, f"bad request: missing {missing[0]} header for IDE auth")
+            )
         match method, path:
             case "GET", "/models":
-                return json_answer(200, {"object": "list", "data": self._models()})
+                return make_json_answer(200, {"object": "list", "data": self._models()})
             case "POST", "/chat/completions":
                 return self._refuse_protocol(body)
             case "POST", "/responses":
                 return self._responses.answer_other_request(method, path, headers, body)
-        return self.unknown(method, path)
+        return self.answer_unknown_path(method, path)
 
     def _exchange(self, headers: Headers) -> FakeResponse:
         self.exchange_headers.append(headers)
         if self.exchange_refusal is not None:
-            return json_answer(self.exchange_refusal[0], {"message": self.exchange_refusal[1], "status": "error"})
+            return make_json_answer(self.exchange_refusal[0], {"message": self.exchange_refusal[1], "status": "error"})
         if headers.get("authorization") != f"Bearer {GITHUB_TOKEN}":
-            return json_answer(401, {"message": "Bad credentials", "documentation_url": "none"})
+            return make_json_answer(401, {"message": "Bad credentials", "documentation_url": "none"})
         self.exchanges += 1
         token = f"tid=fake{self.exchanges};exp=1700000000;sku=fake:{'0' * 32}"
         self.good.add(token)
         endpoints = {"api": f"http://{headers['host']}", "telemetry": "none"}
         times = {"expires_at": 1_700_000_000, "refresh_in": self._refresh_in}
-        return json_answer(200, {"token": token, "chat_enabled": True, "endpoints": endpoints, **times})
+        return make_json_answer(200, {"token": token, "chat_enabled": True, "endpoints": endpoints, **times})
 
     def _refuse_protocol(self, body: bytes) -> FakeResponse | None:
         model_name = next((name for name in self._only_responses if f'"model":"{name}"'.encode() in body), None)
         if model_name is None:
             return None
         message = f'model "{model_name}" is not accessible via the /chat/completions endpoint'
-        return json_answer(400, {"error": {"message": message, "code": "unsupported_api_for_model"}})
+        return make_json_answer(400, {"error": {"message": message, "code": "unsupported_api_for_model"}})
 
     def _models(self) -> list[JsonObject]:
         chat = {"type": "chat", "limits": _LIMITS, "supports": {"tool_calls": True}}
@@ -132,4 +134,4 @@ def _seal_thinking(pieces: Iterable[bytes], reply: Reply) -> Iterator[bytes]:
         yield piece.replace(b'"reasoning_content":', b'"reasoning_text":')
         if not number:
             delta = {"reasoning_opaque": reply.signature or seal(reply.thinking)}
-            yield sse({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+            yield encode_sse({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})

@@ -13,7 +13,7 @@ from bench.server.postgres import DISK
 from bench.server.readers import WAIT_S, Waits, quantile, read
 from bench.server.site import Site, site
 from treadle.testing.fake_http import FakeResponse, Headers, HttpConnection, close, listen
-from treadle.testing.fake_openai import ChatCompletions, bench_answer
+from treadle.testing.fake_openai import ChatCompletions, answer_bench
 
 ROUNDS = 15
 """Of one chat: as many as fit below its cap of turns."""
@@ -47,7 +47,7 @@ class _Provider:
         if other is not None:
             return other
         self.asked.put_nowait(time.perf_counter())
-        return bench_answer(body)
+        return answer_bench(body)
 
     async def next(self) -> float:
         async with asyncio.timeout(WAIT_S):

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import cast
 
-from treadle.testing.fake_http import END, FakeResponse, Headers, HttpConnection, frame, head
+from treadle.testing.fake_http import END, FakeResponse, Headers, HttpConnection, encode_chunk, encode_head
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_openai import ChatCompletions
 
@@ -25,8 +25,8 @@ _dialect = ChatCompletions()
 
 def _writes() -> tuple[bytes, ...]:
     reply = Reply(text=_WORD * CHUNKS, chunk_size=len(_WORD), usage=(100, CHUNKS))
-    first, *rest = [frame(event) for event in _dialect.stream(reply, {"model": "bench", "stream": True}, 0)]
-    return (head(200, "text/event-stream") + first, *rest[:-1], rest[-1] + END)
+    first, *rest = [encode_chunk(event) for event in _dialect.stream(reply, {"model": "bench", "stream": True}, 0)]
+    return (encode_head(200, "text/event-stream") + first, *rest[:-1], rest[-1] + END)
 
 
 class _Stamping:

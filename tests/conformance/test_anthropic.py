@@ -12,7 +12,7 @@ from treadle.chat.assembly import Assembler
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_anthropic import FakeAnthropic, Reply, event
+from treadle.testing.fake_anthropic import FakeAnthropic, Reply, encode_event
 
 pytestmark = pytest.mark.thorough(one_of=12)
 
@@ -75,19 +75,19 @@ async def by_sdk(url: str, body: dict[str, Any]) -> CommonAnswer:
 
 
 def start(index: int, **block: Any) -> bytes:
-    return event("content_block_start", index=index, content_block=block)
+    return encode_event("content_block_start", index=index, content_block=block)
 
 
 def piece(index: int, kind: str, **delta: Any) -> bytes:
-    return event("content_block_delta", index=index, delta={"type": f"{kind}_delta", **delta})
+    return encode_event("content_block_delta", index=index, delta={"type": f"{kind}_delta", **delta})
 
 
 def stop(index: int) -> bytes:
-    return event("content_block_stop", index=index)
+    return encode_event("content_block_stop", index=index)
 
 
 INTERLEAVED = (
-    event(
+    encode_event(
         "message_start",
         message={
             "id": "msg_01",
@@ -108,7 +108,7 @@ INTERLEAVED = (
         },
     )
     + start(0, type="thinking", thinking="", signature="")
-    + event("ping")
+    + encode_event("ping")
     + piece(0, "thinking", thinking="Zuerst ")
     + piece(0, "thinking", thinking="lesen. 🧵")
     + piece(0, "signature", signature="EqQBCgIYAhIM+/==")
@@ -117,7 +117,7 @@ INTERLEAVED = (
     + stop(1)
     + start(2, type="text", text="")
     + piece(2, "text", text="Ich lese ")
-    + event("ping")
+    + encode_event("ping")
     + piece(2, "text", text="„a.py“.")
     + stop(2)
     + start(3, type="tool_use", id="toolu_01", name="read_file", input={})
@@ -130,7 +130,7 @@ INTERLEAVED = (
     + stop(4)
     + start(5, type="tool_use", id="toolu_02", name="read_file", input={})
     + stop(5)
-    + event(
+    + encode_event(
         "message_delta",
         delta={"stop_reason": "tool_use", "stop_sequence": None, "stop_details": None},
         usage={
@@ -141,7 +141,7 @@ INTERLEAVED = (
             "output_tokens_details": {"thinking_tokens": 40},
         },
     )
-    + event("message_stop")
+    + encode_event("message_stop")
 )
 
 REPLIES = {

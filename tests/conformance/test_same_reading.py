@@ -18,7 +18,15 @@ from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import UserEntry
-from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
+from treadle.testing.fake_http import (
+    END,
+    FakeResponse,
+    Headers,
+    ThreadedServer,
+    encode_chunk,
+    encode_head,
+    make_json_answer,
+)
 
 pytestmark = pytest.mark.thorough(one_of=12)
 
@@ -94,7 +102,7 @@ class Source:
     def cut_bytes(self, data: bytes) -> tuple[bytes, ...]:
         places = sorted(self.chance.randrange(len(data)) for _ in range(self.chance.choice((0, 3, 40))))
         pieces = [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
-        return tuple(frame(piece) for piece in pieces if piece)
+        return tuple(encode_chunk(piece) for piece in pieces if piece)
 
     def events(
         self, items: list[dict[str, Any]], *, has_names: bool = False, has_end: bool = False, plain: bool = False
@@ -429,8 +437,8 @@ async def test_the_sdk_and_the_adapter_read_the_same(name: str) -> None:
 
     def answer(method: str, path: str, _headers: Headers, _body: bytes) -> FakeResponse:
         if method == "GET" or path.endswith("/api/show"):
-            return json_answer(404, {"error": "unknown"})
-        return FakeResponse((head(200, wire.content_type), *writes, END))
+            return make_json_answer(404, {"error": "unknown"})
+        return FakeResponse((encode_head(200, wire.content_type), *writes, END))
 
     with ThreadedServer(answer) as server:
         url = server.url

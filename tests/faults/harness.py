@@ -122,7 +122,7 @@ class Case:
             lines = (self.folder / name).read_bytes().splitlines()
             problems += [f"{name}: {problem}" for problem in check_seen(lines, log[: self._last(lines)])]
         problems += check_effects(self.counter)
-        problems += self.canary.problems()
+        problems += self.canary.find_problems()
         problems += eventually(lambda: check_processes(f"{MARK}={self.mark}"))
         for request in self.fake.requests:
             problems += check_messages(request["messages"])

@@ -108,7 +108,7 @@ def test_random_kills_over_many_chats(seed: int, tmp_path: Path) -> None:
 
 
 async def look(case: Case) -> list[str]:
-    problems = check_effects(case.counter) + case.canary.problems()
+    problems = check_effects(case.counter) + case.canary.find_problems()
     problems += eventually(lambda: check_processes(f"{MARK}={case.mark}"))
     for request in case.fake.requests:
         problems += check_messages(request["messages"])

@@ -18,7 +18,7 @@ from tests.faults.harness import Case
 from tests.faults.scenarios import STRUCK
 from tests.faults.test_every_point import Point, every_passing, list_passings
 from treadle.protocol.files import FileState
-from treadle.testing.checker import check_files, files_of
+from treadle.testing.checker import check_files, read_files
 from treadle.testing.fake_openai import FakeOpenAI
 
 Tree = dict[str, FileState]
@@ -94,7 +94,7 @@ def cases(scene: str, shard: int, tmp_path: Path) -> Iterator[tuple[Case, Tree, 
         visits, name, passing = point
         with FakeOpenAI(STRUCK[scene]) as fake:
             case = new_case(tmp_path / str(number), fake, scene)
-            initial_files = files_of(case.root)
+            initial_files = read_files(case.root)
             for _ in range(visits):
                 assert case.go() == WAITING, case.errors()
             yield case, initial_files, f"{strike}@{name}#{passing}"
@@ -121,8 +121,8 @@ def struck(case: Case, initial_files: Tree, fault: str) -> None:
     assert case.go(faults=fault) in (-9, IDLE, WAITING, FAILED)
     case.finish()
     case.check()
-    assert check_files(case.log(), initial_files, files_of(case.root)) == []
+    assert check_files(case.log(), initial_files, read_files(case.root)) == []
     case.finish(undo=True)
     case.check()
-    assert check_files(case.log(), initial_files, files_of(case.root)) == []
-    assert files_of(case.root) == initial_files, "the undo did not bring back what was"
+    assert check_files(case.log(), initial_files, read_files(case.root)) == []
+    assert read_files(case.root) == initial_files, "the undo did not bring back what was"

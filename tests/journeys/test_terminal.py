@@ -10,7 +10,7 @@ import pytest
 from tests.forked import SOURCES
 from tests.scenario.command_line import NO_LOCAL_SERVER
 from tests.scenario.tmux import Terminal, needs_tmux
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
@@ -60,7 +60,7 @@ def leave(terminal: Terminal) -> None:
 
 
 def other_program(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-    return json_answer(200, {"status": "a development server"})
+    return make_json_answer(200, {"status": "a development server"})
 
 
 @pytest.mark.thorough(one_of=8)

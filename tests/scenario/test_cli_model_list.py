@@ -11,7 +11,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle import Agent
 from treadle.errors import ConfigError
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 pytestmark = pytest.mark.thorough(one_of=8)
@@ -129,9 +129,9 @@ async def test_the_library_reads_it_too(tmp_path: Path) -> None:
 def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if headers["authorization"] != f"Bearer {KEY}":
-            return json_answer(401, {"error": {"message": f"Incorrect API key: {headers['authorization']}"}})
+            return make_json_answer(401, {"error": {"message": f"Incorrect API key: {headers['authorization']}"}})
         listed = [{"id": "new-model\x1b[31m", "context_length": 100_000}, {"id": "text-embedding-3"}]
-        return json_answer(200, {"data": listed})
+        return make_json_answer(200, {"data": listed})
 
     with ThreadedServer(route) as server, FakeOpenAI() as fake:
         nowhere = {f"{name}_BASE_URL": "http://127.0.0.1:9/v1" for name in ("LLAMACPP", "LMSTUDIO")}
@@ -178,8 +178,8 @@ def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
 def test_a_list_that_anybody_gets_says_nothing_of_the_key(alone: CommandLine) -> None:
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if path == "/key" and headers["authorization"] != f"Bearer {KEY}":
-            return json_answer(401, {"error": {"message": "User not found."}})
-        return json_answer(200, {"data": [{"id": "open/model"}]} if path == "/models" else {"data": {}})
+            return make_json_answer(401, {"error": {"message": "User not found."}})
+        return make_json_answer(200, {"data": [{"id": "open/model"}]} if path == "/models" else {"data": {}})
 
     with ThreadedServer(route) as server:
         env = {"OPENROUTER_BASE_URL": server.url}
@@ -196,7 +196,7 @@ def test_nothing_is_asked_unless_it_is_wanted(alone: CommandLine) -> None:
 
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         request_paths.append(path)
-        return json_answer(200, {"data": []})
+        return make_json_answer(200, {"data": []})
 
     with ThreadedServer(route) as server:
         env = {"GROQ_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OLLAMA_HOST": server.url}

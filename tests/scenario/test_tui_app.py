@@ -31,7 +31,7 @@ from treadle.frontends.tui.model_dialog import TextPrompt
 from treadle.frontends.tui.remote import Remote
 from treadle.frontends.tui.screens import Confirm, Picker
 from treadle.protocol.options import ChatOptions, Mode
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
@@ -152,10 +152,10 @@ async def test_a_model_that_is_typed_asks_for_its_key_and_a_refused_key_is_not_k
 
     def github(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if good not in headers.get("authorization", ""):
-            return json_answer(401, {"message": "Bad credentials"})
+            return make_json_answer(401, {"message": "Bad credentials"})
         if path.endswith("/token"):
-            return json_answer(200, {"token": good, "refresh_in": 1000})
-        return json_answer(200, {"data": [{"id": "some-model"}]})
+            return make_json_answer(200, {"token": good, "refresh_in": 1000})
+        return make_json_answer(200, {"data": [{"id": "some-model"}]})
 
     with ThreadedServer(github) as server:
         monkeypatch.setenv("COPILOT_GITHUB_API_URL", server.url)

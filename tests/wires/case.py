@@ -43,7 +43,7 @@ from treadle.protocol.content import (
 )
 from treadle.protocol.options import ReasoningEffort
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_http import END, FakeResponse, frame, head
+from treadle.testing.fake_http import END, FakeResponse, encode_chunk, encode_head
 
 FOLDER = Path(__file__).parent
 TOOLS = (
@@ -158,10 +158,12 @@ def reach(model: str, url: str) -> dict[str, str]:
 def encode_reply(reply: Reply, *, lines: bool) -> FakeResponse:
     """The same for a server in a thread, which the command line can reach."""
     if reply.body or reply.status != 200:
-        return FakeResponse((head(reply.status, "application/json", reply.headers) + frame(reply.body.encode()) + END,))
+        return FakeResponse(
+            (encode_head(reply.status, "application/json", reply.headers) + encode_chunk(reply.body.encode()) + END,)
+        )
     kind = "application/x-ndjson" if lines else "text/event-stream"
-    pieces = b"".join(frame(f"{event}\n".encode() if lines else _event(event)) for event in reply.events)
-    return FakeResponse((head(200, kind, reply.headers) + pieces + END,))
+    pieces = b"".join(encode_chunk(f"{event}\n".encode() if lines else _event(event)) for event in reply.events)
+    return FakeResponse((encode_head(200, kind, reply.headers) + pieces + END,))
 
 
 async def write_reply(exchange: Exchange, reply: Reply, *, lines: bool) -> None:

@@ -19,7 +19,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.library.replay import replay
 from treadle.library.transfer import fork_chat
 from treadle.protocol import commands as c
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 from treadle.testing.histories import check_history, check_requests
 
 SEEDS = range(40 if os.environ.get("TEST_SOAK") else 4)
@@ -53,7 +53,7 @@ class OneServer:
 
     def __call__(self, method: str, path: str, _headers: Headers, body: bytes) -> FakeResponse:
         if method == "GET" or path.endswith("/api/show"):
-            return json_answer(404, {"error": "unknown"})
+            return make_json_answer(404, {"error": "unknown"})
         self.requests.append(body)
         model, reply = self.due.pop(0) if self.due else (self.last, greeting(self.last))
         self.last = model

@@ -12,7 +12,15 @@ from tests.unit.adapters.models.test_reasoning_effort import greeting
 from tests.wires.case import Case, Reply, all_cases, all_servers, encode_reply, reach
 from treadle.chat.assembly import CALLS
 from treadle.errors import ModelErrorKind
-from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
+from treadle.testing.fake_http import (
+    END,
+    FakeResponse,
+    Headers,
+    ThreadedServer,
+    encode_chunk,
+    encode_head,
+    make_json_answer,
+)
 
 pytestmark = pytest.mark.thorough(one_of=12)
 
@@ -28,7 +36,7 @@ def run(
 
     def answer(method: str, path: str, _headers: Headers, body: bytes) -> FakeResponse:
         if path.endswith("/api/show") or method == "GET":
-            return json_answer(404, {"error": "unknown"})
+            return make_json_answer(404, {"error": "unknown"})
         if bodies is not None:
             bodies.append(msgspec.json.decode(body))
         reply = replies.pop(0) if len(replies) > 1 else replies[0]
@@ -117,7 +125,7 @@ def test_a_call_that_the_server_could_not_read_is_asked_for_again(cli: CommandLi
 
 def test_a_server_that_says_nothing(cli: CommandLine) -> None:  # L-08
     def answer(_method: str, _path: str, _headers: Headers, _body: bytes) -> FakeResponse:
-        return FakeResponse((head(200, "text/event-stream") + frame(b": ping\n\n"), END), every_s=60)
+        return FakeResponse((encode_head(200, "text/event-stream") + encode_chunk(b": ping\n\n"), END), every_s=60)
 
     cli.environment |= {"TREADLE_SILENCE_S": "0.3", "TREADLE_RETRY_LIMIT_S": "0.1"}
     with ThreadedServer(answer) as server:

@@ -111,7 +111,7 @@ def _find_unanswered_calls(order: Iterable[CallKey], results: Mapping[CallKey, i
 
 def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
     """A turn starts once, answers at most once and ends once, after its calls; a run ends once, with nothing later."""
-    problems: Problems = _early_ends(log)
+    problems: Problems = _find_early_ends(log)
     counts: Counter[tuple[str, int]] = Counter()
     running = False
     for envelope in log:
@@ -135,7 +135,7 @@ def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
     return [*problems, "the last run did not end"] if is_idle and running else problems
 
 
-def _early_ends(log: Sequence[Envelope]) -> Problems:
+def _find_early_ends(log: Sequence[Envelope]) -> Problems:
     """Ends of turns that stand before a result of the turn; in logs of version 1 they stood before all of them."""
     problems: Problems = []
     waited_for: set[CallKey] = set()
@@ -177,7 +177,7 @@ def check_effects(counter: Path) -> Problems:
     return [f"{counter.name}: {line!r} happened {times} times" for line, times in lines.items() if times > 1]
 
 
-def files_of(root: Path) -> dict[str, FileState]:
+def read_files(root: Path) -> dict[str, FileState]:
     paths = (Path(folder) / name for folder, folders, names in os.walk(root) for name in (*folders, *names))
     return {encode_path(str(path.relative_to(root))): _state_of(path) for path in paths}
 
@@ -202,20 +202,20 @@ def check_files(log: Sequence[Envelope], old_files: Mapping[str, FileState], now
             continue
         for change in envelope.data.files:
             if change.before != (old_state := expected.get(change.path)):
-                text = (
-                    f"{change.path} was {_short(old_state)} before, and it is said to have been {_short(change.before)}"
+                states = (
+                    f"{_format_state(old_state)} before, and it is said to have been {_format_state(change.before)}"
                 )
-                problems.append(f"seq {envelope.seq}: {text}")
+                problems.append(f"seq {envelope.seq}: {change.path} was {states}")
             if change.after is None:
                 expected.pop(change.path, None)
             else:
                 expected[change.path] = change.after
     differing = (path for path in sorted(expected.keys() | now.keys()) if expected.get(path) != now.get(path))
-    texts = ((path, _short(now.get(path)), _short(expected.get(path))) for path in differing)
+    texts = ((path, _format_state(now.get(path)), _format_state(expected.get(path))) for path in differing)
     return problems + [f"{path} is {state}, and by the log it is {recorded}" for path, state, recorded in texts]
 
 
-def _short(state: FileState | None) -> str:
+def _format_state(state: FileState | None) -> str:
     if state is None:
         return "nothing"
     return f"a {state.kind} ({state.mode:o}) {state.digest[:8] or state.target}".strip()
@@ -282,7 +282,7 @@ class Canary:
         self.folder = folder
         self._before = self._look()
 
-    def problems(self) -> Problems:
+    def find_problems(self) -> Problems:
         now = self._look()
         names = sorted(self._before.keys() | now.keys())
         return [f"{name} outside the root was changed" for name in names if self._before.get(name) != now.get(name)]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers, encode, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, encode, make_json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -21,11 +21,11 @@ BREAKPOINTS = 4
 _BLOCKS = ("text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result")
 
 
-def signature(thinking: str) -> str:
+def make_signature(thinking: str) -> str:
     return f"sig-{hashlib.sha256(thinking.encode()).hexdigest()[:24]}"
 
 
-def complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -> str:
+def find_complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -> str:
     """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign;
     an empty one among them stands for a server that does not sign."""
     if not headers.get("anthropic-version"):
@@ -34,15 +34,15 @@ def complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -
         request = _request.decode(body)
     except msgspec.MsgspecError as error:
         return f"the request body is not valid JSON: {error}"
-    return next(_complaints(request, signatures), "")
+    return next(_find_complaints(request, signatures), "")
 
 
-def _complaints(request: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+def _find_complaints(request: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
     for field, kind in (("model", str), ("max_tokens", int), ("messages", list)):
         if not isinstance(request.get(field), kind):
             yield f"{field}: Field required"
             return
-    marks = sum(1 for block in _blocks(request) if "cache_control" in block)
+    marks = sum(1 for block in _iterate_blocks(request) if "cache_control" in block)
     if marks > BREAKPOINTS:
         yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {marks}."
     for at, tool in enumerate(request.get("tools", [])):
@@ -55,18 +55,18 @@ def _complaints(request: dict[str, Any], signatures: Collection[str]) -> Iterato
     if "tool_choice" in request and "tools" not in request:
         yield "tool_choice may only be specified while providing tools"
     for at, message in enumerate(request["messages"]):
-        yield from _thinking(at, message, signatures)
-    yield from _conversation(request["messages"], "tools" in request)
+        yield from _check_thinking(at, message, signatures)
+    yield from _check_conversation(request["messages"], "tools" in request)
 
 
-def _blocks(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _iterate_blocks(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from request.get("tools", [])
     yield from request["system"] if isinstance(request.get("system"), list) else []
     for message in request["messages"]:
         yield from message["content"] if isinstance(message["content"], list) else []
 
 
-def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
+def _check_conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
     if not messages:
         yield "messages: at least one message is required"
         return
@@ -81,7 +81,7 @@ def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
             yield f"messages.{at}: roles must alternate between user and assistant"
         content = message["content"]
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        yield from _content(at, blocks, tools)
+        yield from _check_content(at, blocks, tools)
         answered_ids = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         if answered_ids != open_ids:
             yield f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {open_ids}"
@@ -91,19 +91,19 @@ def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
         seen_ids.update(open_ids)
 
 
-def _thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+def _check_thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
     for index, block in enumerate(message["content"] if isinstance(message["content"], list) else []):
         if block["type"] not in ("thinking", "redacted_thinking"):
             continue
         path = f"messages.{at}.content.{index}"
-        signed = (signature(block["thinking"]), *signatures) if block["type"] == "thinking" else ()
+        signed = (make_signature(block["thinking"]), *signatures) if block["type"] == "thinking" else ()
         if signed and block.get("signature", "") not in signed:
             yield f"{path}: Invalid `signature` in `thinking` block"
         if index == len(message["content"]) - 1:
             yield f"{path}: The final block in an assistant message cannot be `thinking`."
 
 
-def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str]:
+def _check_content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str]:
     if not blocks:
         yield f"messages.{at}: all messages must have non-empty content"
     results_over = False
@@ -140,35 +140,37 @@ class Messages(Dialect):
     def __init__(self) -> None:
         self._signatures: set[str] = set()  # those of the script, which sign what the script says
 
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+    def build_pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._signatures.add(reply.signature)
-        return super().pieces(reply, request, position)
+        return super().build_pieces(reply, request, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         message = self.build_answer(reply, request, position)
         usage = {**message["usage"], "output_tokens": 1} if reply.usage else {}
-        yield event("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
+        yield encode_event("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
         for index, block in enumerate(message["content"]):
             start, deltas = _split_block(block, reply.chunk_size)
-            yield event("content_block_start", index=index, content_block=start)
+            yield encode_event("content_block_start", index=index, content_block=start)
             if not index:
-                yield event("ping")
+                yield encode_event("ping")
             for delta in deltas:
-                yield event("content_block_delta", index=index, delta=delta)
-            yield event("content_block_stop", index=index)
+                yield encode_event("content_block_delta", index=index, delta=delta)
+            yield encode_event("content_block_stop", index=index)
         stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-        yield event("message_delta", delta=stop, usage={"output_tokens": message["usage"].get("output_tokens", 0)})
-        yield event("message_stop")
+        yield encode_event(
+            "message_delta", delta=stop, usage={"output_tokens": message["usage"].get("output_tokens", 0)}
+        )
+        yield encode_event("message_stop")
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         """The whole answer; the input of a call is raw JSON, valid or not."""
         content: list[dict[str, Any]] = []
         if reply.thinking or reply.signature:
-            signed = reply.signature or signature(reply.thinking)
+            signed = reply.signature or make_signature(reply.thinking)
             content.append({"type": "thinking", "thinking": reply.thinking, "signature": signed})
         if reply.text:
             content.append({"type": "text", "text": reply.text})
-        for identity, name, arguments in reply.told_calls(f"toolu_{position}"):
+        for identity, name, arguments in reply.identify_calls(f"toolu_{position}"):
             raw_input = msgspec.Raw(arguments.encode())
             content.append({"type": "tool_use", "id": identity, "name": name, "input": raw_input})
         usage = {"input_tokens": reply.usage[0], "output_tokens": reply.usage[1]} if reply.usage else {}
@@ -177,16 +179,16 @@ class Messages(Dialect):
         ending = {"stop_reason": _STOP.get(finish, finish), "stop_sequence": None}
         return {**message, "content": content, **ending, "usage": usage}
 
-    def failure(self, status: int, message: str) -> JsonObject:
+    def build_failure(self, status: int, message: str) -> JsonObject:
         return {"type": "error", "error": {"type": _ERRORS.get(status, "api_error"), "message": message}}
 
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0]) == ("GET", "/v1/models"):
             listed = {"type": "model", "id": "claude-opus-5-5", "display_name": "Claude Opus 5.5"}
-            return json_answer(200, {"data": [listed], "has_more": False})
+            return make_json_answer(200, {"data": [listed], "has_more": False})
         if (method, path.partition("?")[0]) != ("POST", "/v1/messages"):
-            return self.unknown(method, path)
-        problem = complaint(headers, body, self._signatures)
+            return self.answer_unknown_path(method, path)
+        problem = find_complaint(headers, body, self._signatures)
         return self.refuse(problem) if problem else None
 
 
@@ -194,7 +196,7 @@ class FakeAnthropic(FakeModelServer):
     dialect = Messages
 
 
-def event(kind: str, **data: Any) -> bytes:
+def encode_event(kind: str, **data: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode({"type": kind, **data}))
 
 

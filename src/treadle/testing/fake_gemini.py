@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers, encode, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, encode, make_json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
@@ -32,48 +32,48 @@ def sign(part: dict[str, Any]) -> str:
     return "CiQB" + hashlib.sha256(msgspec.json.encode(bare)).hexdigest() + "/+8="
 
 
-def complaint(body: bytes, signatures: Collection[str], *, strict: bool) -> str:
+def find_complaint(body: bytes, signatures: Collection[str], *, strict: bool) -> str:
     """Why the API would refuse the request; empty if it would not. `signatures` are valid for any part; a strict model
     refuses calls of the current turn that are not signed."""
     try:
         request = _request.decode(body)
     except msgspec.MsgspecError as error:
         return f"Invalid JSON payload received. {error}"
-    return next(_complaints(request, signatures, strict), "")
+    return next(_find_complaints(request, signatures, strict), "")
 
 
-def _complaints(request: dict[str, Any], signatures: Collection[str], strict: bool) -> Iterator[str]:
+def _find_complaints(request: dict[str, Any], signatures: Collection[str], strict: bool) -> Iterator[str]:
     for field in request.keys() - _FIELDS:
-        yield _unknown(field, "")
+        yield _describe_unknown(field, "")
     contents = request.get("contents")
     if not contents:
         yield "* GenerateContentRequest.contents: contents is not specified"
         return
     for tool in request.get("tools", []):
         for at, declared in enumerate(tool["functionDeclarations"]):
-            yield from _declaration(declared, f"tools[0].function_declarations[{at}]")
+            yield from _check_declaration(declared, f"tools[0].function_declarations[{at}]")
     for at, content in enumerate(contents):
-        yield from _content(content, at)
-    yield from _turns(contents)
-    yield from _unsigned_calls(contents, signatures, strict)
+        yield from _check_content(content, at)
+    yield from _check_turns(contents)
+    yield from _find_unsigned_calls(contents, signatures, strict)
 
 
-def _unknown(field: str, path: str) -> str:
+def _describe_unknown(field: str, path: str) -> str:
     at = f" at '{path}'" if path else ""
     return f'Invalid JSON payload received. Unknown name "{field}"{at}: Cannot find field.'
 
 
-def _declaration(declared: dict[str, Any], path: str) -> Iterator[str]:
+def _check_declaration(declared: dict[str, Any], path: str) -> Iterator[str]:
     if not _NAME.fullmatch(declared.get("name", "")):
         yield f"* GenerateContentRequest.{path}.name: Invalid function name. Must start with a letter."
     if "parameters" in declared and "parametersJsonSchema" in declared:
         yield f"{path}: parameters and parametersJsonSchema are mutually exclusive"
-    yield from _schema(declared.get("parameters", {"type": "object"}), f"{path}.parameters")
+    yield from _check_schema(declared.get("parameters", {"type": "object"}), f"{path}.parameters")
 
 
-def _schema(schema: dict[str, Any], path: str) -> Iterator[str]:
+def _check_schema(schema: dict[str, Any], path: str) -> Iterator[str]:
     for field in schema.keys() - _SCHEMA:
-        yield _unknown(field, path)
+        yield _describe_unknown(field, path)
     kind = schema.get("type")
     if not isinstance(kind, str) and "anyOf" not in schema:
         yield f"* GenerateContentRequest.{path}.type: schema didn't specify the schema type field"
@@ -87,17 +87,17 @@ def _schema(schema: dict[str, Any], path: str) -> Iterator[str]:
             yield f"* GenerateContentRequest.{path}.required: property is not defined: {name}"
     inner = [*properties.values(), *schema.get("anyOf", []), *([schema["items"]] if "items" in schema else [])]
     for part in inner:
-        yield from _schema(part, f"{path}.properties")
+        yield from _check_schema(part, f"{path}.properties")
 
 
-def _content(content: dict[str, Any], at: int) -> Iterator[str]:
+def _check_content(content: dict[str, Any], at: int) -> Iterator[str]:
     if content.get("role") not in ("user", "model"):
         yield "Please use a valid role: user, model."
     if not content.get("parts"):
         yield f"* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty."
     for part in content.get("parts", []):
         for field in part.keys() - _PART:
-            yield _unknown(field, f"contents[{at}].parts")
+            yield _describe_unknown(field, f"contents[{at}].parts")
         data = part.keys() & {"text", "inlineData", "functionCall", "functionResponse"}
         if len(data) != 1 or (part.get("text") == "" and "thoughtSignature" not in part):
             yield f"* GenerateContentRequest.contents[{at}].parts: required oneof field 'data' must have one"
@@ -108,7 +108,7 @@ def _content(content: dict[str, Any], at: int) -> Iterator[str]:
                 yield f"Invalid value at 'contents[{at}].parts' ({key}.{value}), a struct is expected"
 
 
-def _turns(contents: list[dict[str, Any]]) -> Iterator[str]:
+def _check_turns(contents: list[dict[str, Any]]) -> Iterator[str]:
     if contents[0]["role"] != "user" or contents[-1]["role"] != "user":
         yield "Please ensure that multiturn requests begin and end with a user turn."
     open_calls: list[tuple[Any, Any]] = []
@@ -125,7 +125,7 @@ def _list_names(content: dict[str, Any], key: str) -> list[tuple[Any, Any]]:
     return [(part[key].get("name"), part[key].get("id")) for part in content["parts"] if key in part]
 
 
-def _unsigned_calls(contents: list[dict[str, Any]], signatures: Collection[str], strict: bool) -> Iterator[str]:
+def _find_unsigned_calls(contents: list[dict[str, Any]], signatures: Collection[str], strict: bool) -> Iterator[str]:
     users = ((at, content["parts"]) for at, content in enumerate(contents) if content["role"] == "user")
     people = (at for at, parts in users if any("text" in part or "inlineData" in part for part in parts))
     last_question = max(people, default=0)
@@ -162,10 +162,10 @@ class GenerateContent(Dialect):
         self._method = ""
         self._events = False
 
-    def position(self, request: JsonObject) -> int:
+    def count_answers(self, request: JsonObject) -> int:
         return sum(content["role"] == "model" for content in request["contents"])
 
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+    def build_pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._signatures |= {reply.signature} - {""}
         if self._method == "generateContent":
             return "application/json", [encode(self.build_answer(reply, request, position))]
@@ -183,20 +183,20 @@ class GenerateContent(Dialect):
         candidate = chunks[-1]["candidates"][0] | {"content": {"role": "model", "parts": parts}}
         return chunks[-1] | {"candidates": [candidate]}
 
-    def failure(self, status: int, message: str) -> JsonObject:
+    def build_failure(self, status: int, message: str) -> JsonObject:
         return {"error": {"code": status, "message": message, "status": _STATUS.get(status, "UNKNOWN")}}
 
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0]) == ("GET", "/v1beta/models"):
             listed = [("gemini-2.5-pro", "generateContent"), ("gemini-embedding-001", "embedContent")]
             models = [{"name": f"models/{name}", "supportedGenerationMethods": [kind]} for name, kind in listed]
-            return json_answer(200, {"models": models})
+            return make_json_answer(200, {"models": models})
         match = _PATH.fullmatch(path)
         if method != "POST" or match is None:
-            return self.unknown(method, path)
+            return self.answer_unknown_path(method, path)
         self._modern = re.match(r"gemini-[3-9]", match[1]) is not None
         self._method, self._events = match[2], match[3] is not None
-        problem = complaint(body, self._signatures, strict=self._modern)
+        problem = find_complaint(body, self._signatures, strict=self._modern)
         return self.refuse(problem) if problem else None
 
 
@@ -206,7 +206,7 @@ class FakeGemini(FakeModelServer):
 
 def stream_chunks(reply: Reply, position: int, modern: bool) -> Iterator[dict[str, Any]]:
     """The chunks of a streamed reply. Each chunk has token counts; those of the last one are right."""
-    parts = list(_parts(reply, position, modern)) or [{"text": ""}]
+    parts = list(_build_parts(reply, position, modern)) or [{"text": ""}]
     for at, part in enumerate(parts):
         candidate: dict[str, Any] = {"content": {"role": "model", "parts": [part]}, "index": 0}
         last = at == len(parts) - 1
@@ -215,11 +215,11 @@ def stream_chunks(reply: Reply, position: int, modern: bool) -> Iterator[dict[st
             candidate["finishReason"] = _FINISH.get(finish, finish)
         chunk: dict[str, Any] = {"candidates": [candidate]}
         if reply.usage:
-            chunk["usageMetadata"] = _counts(reply, last)
+            chunk["usageMetadata"] = _count_tokens(reply, last)
         yield chunk | {"modelVersion": "fake", "responseId": "fake"}
 
 
-def _counts(reply: Reply, last: bool) -> dict[str, int]:
+def _count_tokens(reply: Reply, last: bool) -> dict[str, int]:
     input_tokens, output_tokens = reply.usage or (0, 0)
     if not last:
         return {"promptTokenCount": input_tokens, "totalTokenCount": input_tokens}
@@ -229,7 +229,7 @@ def _counts(reply: Reply, last: bool) -> dict[str, int]:
     return counts | ({"thoughtsTokenCount": thoughts} if thoughts else {})
 
 
-def _parts(reply: Reply, position: int, modern: bool) -> Iterator[dict[str, Any]]:
+def _build_parts(reply: Reply, position: int, modern: bool) -> Iterator[dict[str, Any]]:
     for piece in split_text(reply.thinking, reply.chunk_size):
         yield {"text": piece, "thought": True}
     signed = modern or bool(reply.signature)

@@ -26,7 +26,7 @@ class FakeResponse(msgspec.Struct, frozen=True):
     close_connection: bool = False  # close the connection at the end
 
 
-def head(status: int, content_type: str, headers: Mapping[str, str] | None = None) -> bytes:
+def encode_head(status: int, content_type: str, headers: Mapping[str, str] | None = None) -> bytes:
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -36,12 +36,12 @@ def head(status: int, content_type: str, headers: Mapping[str, str] | None = Non
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def frame(data: bytes) -> bytes:
+def encode_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def json_answer(status: int, body: object) -> FakeResponse:
-    return FakeResponse((head(status, "application/json") + frame(encode(body)) + END,))
+def make_json_answer(status: int, body: object) -> FakeResponse:
+    return FakeResponse((encode_head(status, "application/json") + encode_chunk(encode(body)) + END,))
 
 
 Route = Callable[[str, str, Headers, bytes], FakeResponse]  # method, path, headers (lower case), body → answer
@@ -71,12 +71,12 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         if not self._busy:
-            self._next_request()
+            self._start_request()
 
     def close(self) -> None:
         self._transport.abort()
 
-    def _next_request(self) -> None:
+    def _start_request(self) -> None:
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             return
@@ -85,7 +85,7 @@ class HttpConnection(asyncio.Protocol):
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers or not length.isdecimal():
             self._buffer.clear()
-            refusal = json_answer(411, {"error": {"message": "send a Content-Length"}})
+            refusal = make_json_answer(411, {"error": {"message": "send a Content-Length"}})
             self._send(msgspec.structs.replace(refusal, close_connection=True))
             return
         total = end + 4 + int(length)
@@ -114,7 +114,7 @@ class HttpConnection(asyncio.Protocol):
             if response.close_connection:
                 self._transport.close()
             elif self._buffer:
-                self._next_request()
+                self._start_request()
         elif response.every_s:
             due += response.every_s
             self._timer = self._loop.call_at(due, self._write, response, position, due)

@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
+from treadle.testing.fake_http import (
+    END,
+    FakeResponse,
+    Headers,
+    ThreadedServer,
+    encode_chunk,
+    encode_head,
+    make_json_answer,
+)
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +39,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     raw: bytes | None = None  # the exact bytes of the body, in place of all that the fields above would make
     split: int = 0  # bytes of the body in each write; 0 leaves each chunk whole
 
-    def told_calls(self, made_up: str) -> Iterator[tuple[str, str, str]]:
+    def identify_calls(self, made_up: str) -> Iterator[tuple[str, str, str]]:
         """The calls as (id, name, arguments in JSON); ids that the script does not give begin with `made_up`."""
         for index, (name, arguments) in enumerate(self.calls):
             identity = self.ids[index] if index < len(self.ids) else f"{made_up}_{index}"
@@ -46,13 +54,13 @@ class Dialect(ABC):
 
     content_type = "text/event-stream"  # of a streamed answer
 
-    def position(self, request: JsonObject) -> int:
+    def count_answers(self, request: JsonObject) -> int:
         """How many answers of the assistant the request carries."""
         messages = request.get("messages")
         listed = messages if isinstance(messages, list) else ()
         return sum(isinstance(message, dict) and message.get("role") == "assistant" for message in listed)
 
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+    def build_pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         """The content type and the body of a good answer, one piece for each streamed chunk."""
         if request.get("stream"):
             return self.content_type, self.stream(reply, request, position)
@@ -67,7 +75,7 @@ class Dialect(ABC):
         """The answer to a request that asks for no stream."""
 
     @abstractmethod
-    def failure(self, status: int, message: str) -> JsonObject:
+    def build_failure(self, status: int, message: str) -> JsonObject:
         """The body of a refusal."""
 
     @abstractmethod
@@ -75,9 +83,9 @@ class Dialect(ABC):
         """The answer to anything that is no model call; None when the request is one."""
 
     def refuse(self, message: str, status: int = 400) -> FakeResponse:
-        return json_answer(status, self.failure(status, message))
+        return make_json_answer(status, self.build_failure(status, message))
 
-    def unknown(self, method: str, path: str) -> FakeResponse:
+    def answer_unknown_path(self, method: str, path: str) -> FakeResponse:
         return self.refuse(f"the fake server has no {method} {path}", 404)
 
 
@@ -86,15 +94,15 @@ def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -
     content_type = "application/json"
     if reply.error is not None or reply.status >= 400:
         error_body = {"error": reply.error} if reply.error is not None else None
-        failed = error_body or dialect.failure(reply.status, f"scripted failure {reply.status}")
+        failed = error_body or dialect.build_failure(reply.status, f"scripted failure {reply.status}")
         pieces: Iterable[bytes] = [msgspec.json.encode(failed)]
     else:
-        content_type, pieces = dialect.pieces(reply, request, position)
+        content_type, pieces = dialect.build_pieces(reply, request, position)
     if reply.raw is not None:
         pieces = [reply.raw]
     broken = reply.cut_after is not None
-    body = [frame(piece) for piece in resize(pieces, reply) if piece]
-    writes = [head(reply.status, content_type, reply.headers), *body, b"" if broken else END]
+    body = [encode_chunk(piece) for piece in resize(pieces, reply) if piece]
+    writes = [encode_head(reply.status, content_type, reply.headers), *body, b"" if broken else END]
     if not reply.split and not reply.every_s:
         writes = [b"".join(writes)]
     return FakeResponse(tuple(writes), reply.delay_s, reply.every_s, broken)
@@ -136,7 +144,7 @@ class Scripted:
         self.requests.append(request)
         self.headers.append(headers)
         self.paths.append(path)
-        position = self._dialect.position(request)
+        position = self._dialect.count_answers(request)
         if callable(self._script):
             try:
                 return answer(self._dialect, self._script(request), request, position)

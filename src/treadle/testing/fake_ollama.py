@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import FakeResponse, Headers, encode, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, encode, make_json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
@@ -31,41 +31,41 @@ class OllamaApi(Dialect):
         self._parameters, self._models = parameters, models
         self.shown: list[str] = []
 
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
-        return super().pieces(reply, {"stream": True, **request}, position)
+    def build_pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        return super().build_pieces(reply, {"stream": True, **request}, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         for piece in split_text(reply.thinking, reply.chunk_size):
-            yield _line(request, {"content": "", "thinking": piece})
+            yield _encode_line(request, {"content": "", "thinking": piece})
         for piece in split_text(reply.text, reply.chunk_size):
-            yield _line(request, {"content": piece})
-        for call in _calls(reply):
-            yield _line(request, {"content": "", "tool_calls": [call]})
-        yield _line(request, {"content": ""}, _build_ending(reply))
+            yield _encode_line(request, {"content": piece})
+        for call in _build_calls(reply):
+            yield _encode_line(request, {"content": "", "tool_calls": [call]})
+        yield _encode_line(request, {"content": ""}, _build_ending(reply))
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text}
         if reply.thinking:
             message["thinking"] = reply.thinking
         if reply.calls:
-            message["tool_calls"] = _calls(reply)
+            message["tool_calls"] = _build_calls(reply)
         return {"model": request.get("model", "fake"), "created_at": _TIME, "message": message, **_build_ending(reply)}
 
-    def failure(self, status: int, message: str) -> JsonObject:
+    def build_failure(self, status: int, message: str) -> JsonObject:
         return {"error": message}
 
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         match method, path.partition("?")[0]:
             case "POST", "/api/chat":
-                return self._refusal(body)
+                return self._find_refusal(body)
             case "POST", "/api/show":
                 return self._show(msgspec.json.decode(body).get("model", ""))
             case "GET", "/api/tags":
                 facts = {"modified_at": _TIME, "size": 1, "digest": "0" * 64, "details": {}}
                 names = self._models or ("fake:latest",)
-                return json_answer(200, {"models": [{"name": name, "model": name, **facts} for name in names]})
+                return make_json_answer(200, {"models": [{"name": name, "model": name, **facts} for name in names]})
             case "GET", "/api/version":
-                return json_answer(200, {"version": "0.13.0"})
+                return make_json_answer(200, {"version": "0.13.0"})
         return self.refuse("404 page not found", 404)
 
     def _show(self, name: str) -> FakeResponse:
@@ -83,9 +83,9 @@ class OllamaApi(Dialect):
             document["parameters"] = self._parameters
         if self._capabilities is not None:
             document["capabilities"] = list(self._capabilities)
-        return json_answer(200, document)
+        return make_json_answer(200, document)
 
-    def _refusal(self, body: bytes) -> FakeResponse | None:
+    def _find_refusal(self, body: bytes) -> FakeResponse | None:
         """The error that the real server would answer with; None if it would accept the request."""
         try:
             request = msgspec.json.decode(body, type=_Request)
@@ -185,12 +185,12 @@ class _Request(msgspec.Struct):
     tools: list[_Tool] = []
 
 
-def _line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
+def _encode_line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
     head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": {"role": "assistant", **message}}
     return encode({**head, **(end or {"done": False})}) + b"\n"
 
 
-def _calls(reply: Reply) -> list[dict[str, Any]]:
+def _build_calls(reply: Reply) -> list[dict[str, Any]]:
     """Without ids, unless the script has some: only newer servers make them up."""
     calls = []
     for index, (name, arguments) in enumerate(reply.calls):

@@ -20,24 +20,34 @@ from typing import Any
 import msgspec
 
 from treadle.base.types import JsonObject
-from treadle.testing.fake_http import END, FakeResponse, Headers, Route, encode, frame, head, json_answer, listen
+from treadle.testing.fake_http import (
+    END,
+    FakeResponse,
+    Headers,
+    Route,
+    encode,
+    encode_chunk,
+    encode_head,
+    listen,
+    make_json_answer,
+)
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, Scripted, answer, split_text
 
 DONE = b"data: [DONE]\n\n"
 
 
-def sse(data: object) -> bytes:
+def encode_sse(data: object) -> bytes:
     return b"data: %b\n\n" % encode(data)
 
 
 class ChatCompletions(Dialect):
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        for delta in _deltas(reply, position):
-            yield sse(_chunk(request, [{"index": 0, "delta": delta, "finish_reason": None}]))
-        yield sse(_chunk(request, [{"index": 0, "delta": {}, "finish_reason": _finish(reply)}]))
+        for delta in _build_deltas(reply, position):
+            yield encode_sse(_build_chunk(request, [{"index": 0, "delta": delta, "finish_reason": None}]))
+        yield encode_sse(_build_chunk(request, [{"index": 0, "delta": {}, "finish_reason": _finish(reply)}]))
         options = request.get("stream_options")
         if reply.usage and isinstance(options, dict) and options.get("include_usage"):
-            yield sse({**_chunk(request, []), "usage": _usage(reply.usage)})
+            yield encode_sse({**_build_chunk(request, []), "usage": _build_usage(reply.usage)})
         yield DONE
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
@@ -45,12 +55,12 @@ class ChatCompletions(Dialect):
         if reply.thinking:
             message["reasoning_content"] = reply.thinking
         if reply.calls:
-            message["tool_calls"] = _calls(reply, position)
+            message["tool_calls"] = _build_calls(reply, position)
         choice = {"index": 0, "message": message, "finish_reason": _finish(reply)}
-        completion = {**_chunk(request, [choice]), "object": "chat.completion"}
-        return {**completion, "usage": _usage(reply.usage)} if reply.usage else completion
+        completion = {**_build_chunk(request, [choice]), "object": "chat.completion"}
+        return {**completion, "usage": _build_usage(reply.usage)} if reply.usage else completion
 
-    def failure(self, status: int, message: str) -> JsonObject:
+    def build_failure(self, status: int, message: str) -> JsonObject:
         return {"error": {"message": message, "type": "fake_openai", "code": None}}
 
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
@@ -59,39 +69,39 @@ class ChatCompletions(Dialect):
                 return None
             case "GET", "/models":
                 model = {"id": "fake", "object": "model", "created": 1_700_000_000, "owned_by": "treadle"}
-                return json_answer(200, {"object": "list", "data": [model]})
-        return self.unknown(method, path)
+                return make_json_answer(200, {"object": "list", "data": [model]})
+        return self.answer_unknown_path(method, path)
 
 
 _dialect = ChatCompletions()
 
 
-def _deltas(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
+def _build_deltas(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
     for piece in split_text(reply.thinking, reply.chunk_size):
         yield {"reasoning_content": piece}
     for piece in split_text(reply.text, reply.chunk_size):
         yield {"content": piece}
-    for index, call in enumerate(_calls(reply, position)):
+    for index, call in enumerate(_build_calls(reply, position)):
         function = call["function"]
         yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
         for piece in split_text(function["arguments"], reply.chunk_size):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _calls(reply: Reply, position: int) -> list[dict[str, Any]]:
+def _build_calls(reply: Reply, position: int) -> list[dict[str, Any]]:
     return [
         {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
-        for identity, name, arguments in reply.told_calls(f"call_{position}")
+        for identity, name, arguments in reply.identify_calls(f"call_{position}")
     ]
 
 
-def _chunk(request: JsonObject, choices: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_chunk(request: JsonObject, choices: list[dict[str, Any]]) -> dict[str, Any]:
     head = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 1_700_000_000}
     return {**head, "model": request.get("model", "fake"), "choices": choices}
 
 
-def _usage(usage: tuple[int, int]) -> dict[str, int]:
+def _build_usage(usage: tuple[int, int]) -> dict[str, int]:
     return {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
 
 
@@ -130,7 +140,7 @@ class _BenchRequest(msgspec.Struct):
 _decode = msgspec.json.Decoder(_BenchRequest).decode
 
 
-def bench_answer(body: bytes) -> FakeResponse:
+def answer_bench(body: bytes) -> FakeResponse:
     try:
         request = _decode(body)
     except msgspec.MsgspecError as error:
@@ -164,8 +174,8 @@ def _build_writes(model: str, stream: bool, usage: bool, tool: str, number: int,
         reply = Reply(text=text, chunk_size=len(_WORD), usage=(100, chunks))
     if not stream:
         return answer(_dialect, reply, request, number).writes
-    first, *later_frames = [frame(event) for event in _dialect.stream(reply, request, number)]
-    return (head(200, "text/event-stream") + first, *later_frames[:-1], later_frames[-1] + END)
+    first, *later_frames = [encode_chunk(event) for event in _dialect.stream(reply, request, number)]
+    return (encode_head(200, "text/event-stream") + first, *later_frames[:-1], later_frames[-1] + END)
 
 
 __all__ = ["FakeOpenAI", "Reply", "Script", "main"]
@@ -187,7 +197,7 @@ async def _serve_process(route: Route, until_eof: bool) -> None:
 
 
 def _route_bench(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-    return _dialect.answer_other_request(method, path, headers, body) or bench_answer(body)
+    return _dialect.answer_other_request(method, path, headers, body) or answer_bench(body)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

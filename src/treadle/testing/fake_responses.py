@@ -20,7 +20,7 @@ def seal(thinking: str) -> str:
     return "gAAAAA" + hashlib.sha256(thinking.encode()).hexdigest()
 
 
-def complaint(body: bytes, sealed: Collection[str]) -> str:
+def find_complaint(body: bytes, sealed: Collection[str]) -> str:
     """Why a request is refused; empty if it is accepted. `sealed`: encrypted thoughts valid with any summary."""
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
@@ -34,7 +34,7 @@ def complaint(body: bytes, sealed: Collection[str]) -> str:
     if request.get("store") is not False:
         reasons = any(item.get("type") == "reasoning" for item in items)
         return "Items of type 'reasoning' are only taken with store=false here." if reasons else ""
-    return _call_complaint(items) or _thoughts(items, sealed)
+    return _call_complaint(items) or _check_thoughts(items, sealed)
 
 
 def _call_complaint(items: Sequence[dict[str, Any]]) -> str:
@@ -58,7 +58,7 @@ def _call_complaint(items: Sequence[dict[str, Any]]) -> str:
     return f"No tool output found for function call {min(call_ids - answered_ids)}." if call_ids - answered_ids else ""
 
 
-def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
+def _check_thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
     for item, next_item in zip(items, [*items[1:], {}], strict=True):
         if item.get("type") != "reasoning":
             continue
@@ -81,7 +81,7 @@ class Responses(Dialect):
     def __init__(self) -> None:
         self._sealed: set[str] = set()  # encrypted thoughts of the script, valid with any summary
 
-    def position(self, request: JsonObject) -> int:
+    def count_answers(self, request: JsonObject) -> int:
         items = request.get("input")
         own_flags = [
             isinstance(item, dict)
@@ -90,27 +90,27 @@ class Responses(Dialect):
         ]
         return sum(mine and not previous for previous, mine in zip([False, *own_flags], own_flags, strict=False))
 
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+    def build_pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._sealed.add(reply.signature)
-        return super().pieces(reply, request, position)
+        return super().build_pieces(reply, request, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         numbers = count()
 
-        def event(kind: str, **data: Any) -> bytes:
+        def encode_event(kind: str, **data: Any) -> bytes:
             payload = {"type": kind, "sequence_number": next(numbers), **data}
             return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(payload))
 
         response = self.build_answer(reply, request, position)
         initial = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-        yield event("response.created", response=initial)
-        yield event("response.in_progress", response=initial)
+        yield encode_event("response.created", response=initial)
+        yield encode_event("response.in_progress", response=initial)
         for index, item in enumerate(response["output"]):
-            yield event("response.output_item.added", output_index=index, item=_begin_item(item))
+            yield encode_event("response.output_item.added", output_index=index, item=_begin_item(item))
             for kind, data in _stream_item(item, reply.chunk_size):
-                yield event(kind, item_id=item["id"], output_index=index, **data)
-            yield event("response.output_item.done", output_index=index, item=item)
-        yield event(f"response.{response['status']}", response=response)
+                yield encode_event(kind, item_id=item["id"], output_index=index, **data)
+            yield encode_event("response.output_item.done", output_index=index, item=item)
+        yield encode_event(f"response.{response['status']}", response=response)
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         reason = _INCOMPLETE.get(reply.finish)
@@ -118,18 +118,18 @@ class Responses(Dialect):
         return {
             "id": f"resp_{position}", "object": "response", "created_at": 1_700_000_000, "status": status,
             "error": None, "incomplete_details": details, "model": request.get("model", "fake"),
-            "output": list(_output(reply, position)), "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
-            "usage": _usage(reply.usage) if reply.usage else None,
+            "output": list(_build_output(reply, position)), "parallel_tool_calls": True, "tool_choice": "auto",
+            "tools": [], "usage": _build_usage(reply.usage) if reply.usage else None,
         }  # fmt: skip
 
-    def failure(self, status: int, message: str) -> JsonObject:
+    def build_failure(self, status: int, message: str) -> JsonObject:
         kind = "invalid_request_error" if status < 500 else "server_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0].removeprefix("/v1")) != ("POST", "/responses"):
-            return self.unknown(method, path)
-        problem = complaint(body, self._sealed)
+            return self.answer_unknown_path(method, path)
+        problem = find_complaint(body, self._sealed)
         return self.refuse(problem) if problem else None
 
 
@@ -172,7 +172,7 @@ def _stream_item(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[st
                 yield "response.reasoning_summary_part.done", {**place, "part": part}
 
 
-def _output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
+def _build_output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
     if reply.thinking or reply.signature:
         parts = reply.thinking.split("\n\n") if reply.thinking else []
         summary = [{"type": "summary_text", "text": part} for part in parts]
@@ -182,12 +182,12 @@ def _output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
         part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         message = {"id": f"msg_{position}", "type": "message", "role": "assistant", "status": "completed"}
         yield {**message, "content": [part]}
-    for index, (identity, name, arguments) in enumerate(reply.told_calls(f"call_{position}")):
+    for index, (identity, name, arguments) in enumerate(reply.identify_calls(f"call_{position}")):
         call = {"id": f"fc_{position}_{index}", "type": "function_call", "status": "completed"}
         yield {**call, "call_id": identity, "name": name, "arguments": arguments}
 
 
-def _usage(usage: tuple[int, int]) -> dict[str, Any]:
+def _build_usage(usage: tuple[int, int]) -> dict[str, Any]:
     input_details, output_details = {"cached_tokens": 0, "cache_write_tokens": 0}, {"reasoning_tokens": 0}
     counts = {"input_tokens": usage[0], "input_tokens_details": input_details, "output_tokens": usage[1]}
     return {**counts, "output_tokens_details": output_details, "total_tokens": sum(usage)}

@@ -58,26 +58,26 @@ def check_requests(history: Sequence[Entry], wires: Sequence[Wire] | None = None
         own_models = {block.model for block in blocks if block.opaque and block.model.startswith(f"{wire.provider}:")}
         for ref in (f"{wire.provider}:{STRANGER}", *sorted(own_models)):
             suffix = "" if wire.native else " (tools in text)"
-            problems += [f"{ref}{suffix}: {problem}" for problem in _refusals(wire, ref, history, blocks)]
+            problems += [f"{ref}{suffix}: {problem}" for problem in _find_refusals(wire, ref, history, blocks)]
     return problems
 
 
-def _refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[Thinking]) -> Iterator[str]:
+def _find_refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[Thinking]) -> Iterator[str]:
     if not history:
         return
     entries = history if wire.native else Retelling().retell(history)
     request = ModelRequest("Be good.", entries, TOOLS if wire.native else ())
     body = wire.encoder(ref).encode_body(wire.parameters, request)
-    own_seals = [seal for block in blocks if block.model == ref for seal in _seals(block)]
+    own_seals = [seal for block in blocks if block.model == ref for seal in _list_seals(block)]
     yield from wire.complaints(body, own_seals)
     call_count = sum(len(entry.calls) for entry in history if isinstance(entry, AssistantEntry)) if wire.native else 0
     if (encoded_count := wire.calls(msgspec.json.decode(body))) != call_count:
         yield f"the request tells {encoded_count} of {call_count} calls"
-    foreign = {seal for block in blocks if block.model != ref for seal in _seals(block) if seal} - set(own_seals)
+    foreign = {seal for block in blocks if block.model != ref for seal in _list_seals(block) if seal} - set(own_seals)
     yield from (f"the seal {seal[:40]!r} of another model is sent" for seal in foreign if seal.encode() in body)
 
 
-def _seals(block: Thinking) -> list[str]:
+def _list_seals(block: Thinking) -> list[str]:
     try:
         decoded = msgspec.json.decode(block.opaque) if block.opaque else None
     except msgspec.MsgspecError:
@@ -124,19 +124,19 @@ def check_messages(messages: Sequence[Mapping[str, Any]]) -> Problems:
     return [*problems, f"the messages end with {open_ids} unanswered"] if open_ids else problems
 
 
-def _chat(body: bytes, own_seals: Sequence[str]) -> Problems:
+def _check_chat(body: bytes, own_seals: Sequence[str]) -> Problems:
     return check_messages(msgspec.json.decode(body)["messages"])
 
 
-def _mistral(body: bytes, own_seals: Sequence[str]) -> Problems:
-    ids = [call["id"] for call in _tool_calls(msgspec.json.decode(body))]
+def _check_mistral(body: bytes, own_seals: Sequence[str]) -> Problems:
+    ids = [call["id"] for call in _list_tool_calls(msgspec.json.decode(body))]
     bad = [one for one in ids if not _MISTRAL_IDS.fullmatch(one)]
-    return _chat(body, own_seals) + [f"the id {one!r} is not in its form" for one in bad]
+    return _check_chat(body, own_seals) + [f"the id {one!r} is not in its form" for one in bad]
 
 
-def _ollama(body: bytes, own_seals: Sequence[str]) -> Problems:
+def _check_ollama(body: bytes, own_seals: Sequence[str]) -> Problems:
     refused = OllamaApi().answer_other_request("POST", "/api/chat", {}, body)
-    problems = _chat(body, own_seals) + ([] if refused is None else [repr(refused)])
+    problems = _check_chat(body, own_seals) + ([] if refused is None else [repr(refused)])
     names: dict[str, str] = {}
     for place, message in enumerate(msgspec.json.decode(body)["messages"]):
         names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
@@ -145,28 +145,28 @@ def _ollama(body: bytes, own_seals: Sequence[str]) -> Problems:
     return problems
 
 
-def _anthropic(body: bytes, own_seals: Sequence[str]) -> Iterator[str]:
-    problem = fake_anthropic.complaint({"anthropic-version": "2023-06-01"}, body, own_seals)
+def _check_anthropic(body: bytes, own_seals: Sequence[str]) -> Iterator[str]:
+    problem = fake_anthropic.find_complaint({"anthropic-version": "2023-06-01"}, body, own_seals)
     return filter(None, [problem])
 
 
-def _gemini(strict: bool) -> Callable[[bytes, Sequence[str]], Iterable[str]]:
-    return lambda body, own_seals: filter(None, [fake_gemini.complaint(body, own_seals, strict=strict)])
+def _make_gemini_check(strict: bool) -> Callable[[bytes, Sequence[str]], Iterable[str]]:
+    return lambda body, own_seals: filter(None, [fake_gemini.find_complaint(body, own_seals, strict=strict)])
 
 
-def _tool_calls(body: Body) -> list[Any]:
+def _list_tool_calls(body: Body) -> list[Any]:
     return [call for message in body["messages"] for call in message.get("tool_calls") or ()]
 
 
-def _messages_calls(body: Body) -> int:
-    return len(_tool_calls(body))
+def _count_message_calls(body: Body) -> int:
+    return len(_list_tool_calls(body))
 
 
-def _anthropic_calls(body: Body) -> int:
+def _count_anthropic_calls(body: Body) -> int:
     return sum(block["type"] == "tool_use" for message in body["messages"] for block in message["content"])
 
 
-def _gemini_calls(body: Body) -> int:
+def _count_gemini_calls(body: Body) -> int:
     return sum("functionCall" in part for content in body["contents"] for part in content["parts"])
 
 
@@ -176,19 +176,25 @@ _GENERATE = {"maxOutputTokens": 4_096}
 _MISTRAL_IDS = re.compile(SERVERS["mistral"].ids)
 
 WIRES: Sequence[Wire] = (
-    Wire("openai", ChatEncoder, _CHAT, _chat, _messages_calls),
-    Wire("mistral", lambda ref: ChatEncoder(ref, ids=_MISTRAL_IDS), _CHAT, _mistral, _messages_calls),
+    Wire("openai", ChatEncoder, _CHAT, _check_chat, _count_message_calls),
+    Wire("mistral", lambda ref: ChatEncoder(ref, ids=_MISTRAL_IDS), _CHAT, _check_mistral, _count_message_calls),
     Wire(
         *("openai-responses", ResponsesEncoder, {"model": "m", "store": False}),
-        lambda body, own_seals: filter(None, [fake_responses.complaint(body, own_seals)]),
+        lambda body, own_seals: filter(None, [fake_responses.find_complaint(body, own_seals)]),
         lambda body: sum(item.get("type") == "function_call" for item in body["input"]),
     ),
-    Wire("anthropic", AnthropicEncoder, _MESSAGES, _anthropic, _anthropic_calls),
-    Wire("gemini", GeminiEncoder, _GENERATE, _gemini(strict=False), _gemini_calls),
-    Wire("gemini", lambda ref: GeminiEncoder(ref, stand_in=True), _GENERATE, _gemini(strict=True), _gemini_calls),
-    Wire("ollama", OllamaEncoder, _CHAT, _ollama, _messages_calls),
+    Wire("anthropic", AnthropicEncoder, _MESSAGES, _check_anthropic, _count_anthropic_calls),
+    Wire("gemini", GeminiEncoder, _GENERATE, _make_gemini_check(strict=False), _count_gemini_calls),
+    Wire(
+        "gemini",
+        lambda ref: GeminiEncoder(ref, stand_in=True),
+        _GENERATE,
+        _make_gemini_check(strict=True),
+        _count_gemini_calls,
+    ),
+    Wire("ollama", OllamaEncoder, _CHAT, _check_ollama, _count_message_calls),
     # Tools in text: what holds for the strictest of both ways to speak must hold without any native call.
-    Wire("openai", ChatEncoder, _CHAT, _chat, _messages_calls, native=False),
-    Wire("anthropic", AnthropicEncoder, _MESSAGES, _anthropic, _anthropic_calls, native=False),
+    Wire("openai", ChatEncoder, _CHAT, _check_chat, _count_message_calls, native=False),
+    Wire("anthropic", AnthropicEncoder, _MESSAGES, _check_anthropic, _count_anthropic_calls, native=False),
 )
 """Every wire format that Treadle speaks, and the strictest dialects of each."""

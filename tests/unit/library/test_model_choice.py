@@ -20,7 +20,7 @@ from treadle.library.model_choice import (
     find_local_servers,
     find_server,
 )
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 
@@ -113,7 +113,7 @@ async def test_a_server_on_this_machine_is_found_with_its_models(tmp_path: Path)
 
 
 def other_program(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-    return json_answer(200, {"hello": "I am a development server", "data": []})
+    return make_json_answer(200, {"hello": "I am a development server", "data": []})
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ async def test_a_program_that_is_no_model_server_is_not_offered(
 async def test_a_named_server_may_be_slow(tmp_path: Path) -> None:
     def answer_slowly(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         time.sleep(2 * PROBE_S)
-        return json_answer(200, {"data": [{"id": "fake"}]})
+        return make_json_answer(200, {"data": [{"id": "fake"}]})
 
     with ThreadedServer(answer_slowly) as server:
         assert (await choose({"LLAMACPP_BASE_URL": f"{server.url}/v1"}, tmp_path))[0] == "llamacpp:fake"
@@ -153,7 +153,7 @@ async def test_a_key_that_was_entered_counts_and_only_its_owner_can_read_it(tmp_
 
     def list_models(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         request_headers.append(headers)
-        return json_answer(200, {"data": [{"id": "fake"}]})
+        return make_json_answer(200, {"data": [{"id": "fake"}]})
 
     with ThreadedServer(list_models) as server:  # the key is for the provider's own address alone
         registry = ModelRegistry({"OPENAI_BASE_URL": server.url}, home=tmp_path)

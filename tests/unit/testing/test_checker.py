@@ -190,7 +190,7 @@ def test_a_canary_tells_what_was_touched(deed: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     (tmp_path / "link").symlink_to("a")
     canary = checker.Canary(tmp_path)
-    assert canary.problems() == []
+    assert canary.find_problems() == []
     match deed:
         case "change":
             (tmp_path / "a").write_text("x")
@@ -203,7 +203,7 @@ def test_a_canary_tells_what_was_touched(deed: str, tmp_path: Path) -> None:
         case "link":
             (tmp_path / "link").unlink()
             (tmp_path / "link").symlink_to("b")
-    assert len(canary.problems()) == 1
+    assert len(canary.find_problems()) == 1
 
 
 def test_a_process_that_was_left_behind(tmp_path: Path) -> None:

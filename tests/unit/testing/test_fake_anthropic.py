@@ -6,7 +6,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from treadle.testing.fake_anthropic import FakeAnthropic, Reply, complaint, signature
+from treadle.testing.fake_anthropic import FakeAnthropic, Reply, find_complaint, make_signature
 
 VERSION = {"anthropic-version": "2023-06-01"}
 TOOL = {"name": "look", "input_schema": {"type": "object"}}
@@ -27,7 +27,7 @@ def request(*contents: Any, **more: Any) -> dict[str, Any]:
 
 
 def thinking(words: str, signed: str = "") -> dict[str, Any]:
-    return {"type": "thinking", "thinking": words, "signature": signed or signature(words)}
+    return {"type": "thinking", "thinking": words, "signature": signed or make_signature(words)}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_what_the_api_refuses(case: str) -> None:
     request_body, words = REFUSED[case]
-    assert words in complaint(VERSION, msgspec.json.encode(request_body))
+    assert words in find_complaint(VERSION, msgspec.json.encode(request_body))
 
 
 def test_takes_what_the_api_takes() -> None:
@@ -86,9 +86,9 @@ def test_takes_what_the_api_takes() -> None:
         tool_choice={"type": "none"},
         thinking={"type": "adaptive"},
     )
-    assert complaint(VERSION, msgspec.json.encode(good)) == ""
-    assert "anthropic-version" in complaint({}, msgspec.json.encode(good))
-    assert "not valid JSON" in complaint(VERSION, b"{")
+    assert find_complaint(VERSION, msgspec.json.encode(good)) == ""
+    assert "anthropic-version" in find_complaint({}, msgspec.json.encode(good))
+    assert "not valid JSON" in find_complaint(VERSION, b"{")
 
 
 async def test_streams_answers_whole_and_refuses_in_its_own_shape() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.testing.fake_gemini import PASS, complaint, sign
+from treadle.testing.fake_gemini import PASS, find_complaint, sign
 
 USER = {"role": "user", "parts": [{"text": "a"}]}
 CALL = {"functionCall": {"name": "f", "args": {}}}
@@ -20,18 +20,18 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "parts": list(parts)}
 
 
-def find_complaint(*contents: dict[str, Any], strict: bool = False, **more: Any) -> str:
-    return complaint(msgspec.json.encode({"contents": contents, **more}), ["good"], strict=strict)
+def find_contents_complaint(*contents: dict[str, Any], strict: bool = False, **more: Any) -> str:
+    return find_complaint(msgspec.json.encode({"contents": contents, **more}), ["good"], strict=strict)
 
 
 def test_what_is_good_is_taken() -> None:
     signed = CALL | {"thoughtSignature": sign(CALL)}
-    assert find_complaint(USER) == ""
-    assert find_complaint(USER, model(CALL), user(RESPONSE)) == ""
+    assert find_contents_complaint(USER) == ""
+    assert find_contents_complaint(USER, model(CALL), user(RESPONSE)) == ""
     for good in (signed, CALL | {"thoughtSignature": PASS}, CALL | {"thoughtSignature": "good"}):
-        assert find_complaint(USER, model(good, CALL), user(RESPONSE, RESPONSE), strict=True) == ""
+        assert find_contents_complaint(USER, model(good, CALL), user(RESPONSE, RESPONSE), strict=True) == ""
     # Calls of earlier turns need no signature.
-    assert find_complaint(USER, model(CALL), user(RESPONSE), model({"text": "x"}), USER, strict=True) == ""
+    assert find_contents_complaint(USER, model(CALL), user(RESPONSE), model({"text": "x"}), USER, strict=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_what_is_good_is_taken() -> None:
     ],
 )
 def test_what_is_refused(contents: list[dict[str, Any]], words: str) -> None:
-    assert words in find_complaint(*contents)
+    assert words in find_contents_complaint(*contents)
 
 
 def test_unsigned_calls_are_refused_by_strict_models() -> None:
-    assert "missing a thought_signature" in find_complaint(USER, model(CALL), user(RESPONSE), strict=True)
+    assert "missing a thought_signature" in find_contents_complaint(USER, model(CALL), user(RESPONSE), strict=True)
     signed = CALL | {"thoughtSignature": "good"}
-    assert "missing" in find_complaint(USER, model(CALL, signed), user(RESPONSE, RESPONSE), strict=True)
+    assert "missing" in find_contents_complaint(USER, model(CALL, signed), user(RESPONSE, RESPONSE), strict=True)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_unsigned_calls_are_refused_by_strict_models() -> None:
     ],
 )
 def test_declarations_that_are_refused(declared: dict[str, Any], words: str) -> None:
-    assert words in find_complaint(USER, tools=[{"functionDeclarations": [declared]}])
+    assert words in find_contents_complaint(USER, tools=[{"functionDeclarations": [declared]}])
 
 
 def test_unknown_fields_and_broken_bodies() -> None:
-    assert 'Unknown name "model"' in find_complaint(USER, model="x")
-    assert "Invalid JSON payload" in complaint(b"{", (), strict=False)
+    assert 'Unknown name "model"' in find_contents_complaint(USER, model="x")
+    assert "Invalid JSON payload" in find_contents_complaint(b"{", (), strict=False)

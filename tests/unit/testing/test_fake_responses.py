@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.testing.fake_responses import Responses, complaint, seal
+from treadle.testing.fake_responses import Responses, find_complaint, seal
 
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]}
@@ -41,14 +41,14 @@ def encode_items(items: list[Any]) -> bytes:
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused(case: str) -> None:
     items, words = REFUSED[case]
-    assert words in complaint(encode_items(items), ())
+    assert words in find_complaint(encode_items(items), ())
 
 
 def test_what_is_not() -> None:
-    assert complaint(encode_items([USER, THOUGHT, CALL, RESULT, THOUGHT, SAID, USER]), ()) == ""
-    assert complaint(encode_items([{**THOUGHT, "encrypted_content": "x"}, SAID]), {"x"}) == ""
-    assert complaint(b'{"model":"m","input":"hi"}', ()) == ""
-    assert "could not parse" in complaint(b"{", ())
+    assert find_complaint(encode_items([USER, THOUGHT, CALL, RESULT, THOUGHT, SAID, USER]), ()) == ""
+    assert find_complaint(encode_items([{**THOUGHT, "encrypted_content": "x"}, SAID]), {"x"}) == ""
+    assert find_complaint(b'{"model":"m","input":"hi"}', ()) == ""
+    assert "could not parse" in find_complaint(b"{", ())
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_what_is_not() -> None:
     ],
 )
 def test_how_many_answers_a_conversation_has(items: list[Any], count: int) -> None:
-    assert Responses().position({"input": items}) == count
+    assert Responses().count_answers({"input": items}) == count

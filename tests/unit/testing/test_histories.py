@@ -73,7 +73,7 @@ def test_an_encoder_that_loses_an_entry_is_noticed(wire: histories.Wire) -> None
 
 def test_thinking_goes_to_the_model_that_sealed_it_and_to_no_other() -> None:
     thought_text = "It is in a."
-    block = {"type": "thinking", "thinking": thought_text, "signature": fake_anthropic.signature(thought_text)}
+    block = {"type": "thinking", "thinking": thought_text, "signature": fake_anthropic.make_signature(thought_text)}
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": fake_responses.seal("")}
     sealed = (
         Thinking(thought_text, msgspec.json.encode(block).decode(), "anthropic:claude"),

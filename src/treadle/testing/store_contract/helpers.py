@@ -44,17 +44,17 @@ def record(seq: int, body: bytes = b'{"turn":1}', *, epoch: int = 0) -> Record:
     return Record(seq, 1_700_000_000_000 + seq, "assistant.turn_start", 1, epoch, body)
 
 
-def records(first: int, last: int) -> list[Record]:
+def make_records(first: int, last: int) -> list[Record]:
     return [record(seq, b'{"turn":%d}' % seq) for seq in range(first, last + 1)]
 
 
-def summary(chat: ChatId, head: int = 1, **changes: object) -> ChatSummary:
+def make_summary(chat: ChatId, head: int = 1, **changes: object) -> ChatSummary:
     return msgspec.structs.replace(ChatSummary(chat, head=head), **changes)
 
 
 async def begin(store: Store, *chats: ChatId, **changes: object) -> None:
     for chat in chats:
-        await store.create(summary(chat, 1, **changes), [record(1)])
+        await store.create(make_summary(chat, 1, **changes), [record(1)])
 
 
 async def assert_raises(error: type[Exception], call: Awaitable[object]) -> None:
@@ -63,7 +63,7 @@ async def assert_raises(error: type[Exception], call: Awaitable[object]) -> None
 
 
 async def add(store: Store, chat: ChatId, seq: int, lease: Lease | None = None, **changes: object) -> None:
-    await store.append(Commit(chat, [record(seq)], summary(chat, seq, **changes), lease=lease, durable=False))
+    await store.append(Commit(chat, [record(seq)], make_summary(chat, seq, **changes), lease=lease, durable=False))
 
 
 async def claim_lease(store: Store, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease:
@@ -77,5 +77,5 @@ async def begin_claimed(store: Store, worker: str, chat: ChatId, **changes: obje
     return await claim_lease(store, worker, chat)
 
 
-def seqs(stored_records: Sequence[Record]) -> list[int]:
+def list_seqs(stored_records: Sequence[Record]) -> list[int]:
     return [record.seq for record in stored_records]

@@ -19,9 +19,9 @@ from treadle.testing.store_contract.helpers import (
     begin,
     begin_claimed,
     claim_lease,
+    list_seqs,
+    make_summary,
     record,
-    seqs,
-    summary,
 )
 
 MOMENT = 1 / 16  # a little time that sums up exactly
@@ -39,7 +39,7 @@ class LeaseContract(OpensStore):
 
     async def test_a_chat_that_brings_epochs_along_gets_a_higher_one(self, store: Store) -> None:
         """D-08: an imported chat was written under leases of another store; two tenures must not share a number."""
-        await store.create(summary(A, 2), [record(1), record(2, epoch=7)])
+        await store.create(make_summary(A, 2), [record(1), record(2, epoch=7)])
         assert (await claim_lease(store, "w", A)).epoch == 8
 
     async def test_a_holder_appends(self, store: Store) -> None:
@@ -49,14 +49,16 @@ class LeaseContract(OpensStore):
 
     async def test_an_append_can_give_the_lease_back(self, store: Store) -> None:
         lease = await begin_claimed(store, "w1", A, runnable=True)
-        await store.append(Commit(A, [record(2)], summary(A, 2), lease=lease, release=True))
+        await store.append(Commit(A, [record(2)], make_summary(A, 2), lease=lease, release=True))
         assert not (await store.get(A)).leased
         await assert_raises(LeaseLost, add(store, A, 3, lease))
         assert (await claim_lease(store, "w2", A)).epoch == lease.epoch + 1
 
     async def test_an_append_that_is_refused_gives_nothing_back(self, store: Store) -> None:
         lease = await begin_claimed(store, "w1", A)
-        await assert_raises(HeadMoved, store.append(Commit(A, [record(5)], summary(A, 5), lease=lease, release=True)))
+        await assert_raises(
+            HeadMoved, store.append(Commit(A, [record(5)], make_summary(A, 5), lease=lease, release=True))
+        )
         await add(store, A, 2, lease)
 
     async def test_a_zombie_is_refused(self, store: Store, clock: ManualClock) -> None:
@@ -113,7 +115,7 @@ class LeaseContract(OpensStore):
         await add(store, A, 3)
         await assert_raises(HeadMoved, add(store, A, 3, lease))
         await add(store, A, 4, lease)
-        assert seqs(await store.read(A)) == [1, 2, 3, 4]
+        assert list_seqs(await store.read(A)) == [1, 2, 3, 4]
 
     async def test_a_named_chat_is_had_once(self, store: Store) -> None:
         await begin(store, A)
@@ -218,12 +220,12 @@ class LeaseContract(OpensStore):
         new_lease = Lease(C, 2, "w2", 2)
         assert await store.claim("w2") is None
         await assert_raises(ChatBusy, store.claim("w2", B))
-        await assert_raises(ChatBusy, store.append(Commit(C, [record(2)], summary(C, 2), take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(C, [record(2)], make_summary(C, 2), take=new_lease)))
         assert [one.leased for one in await store.list()] == [True] * 3
         clock.advance(MOMENT)
         assert [one.leased for one in await store.list()] == [False] * 3
         assert not (await store.get(A)).leased
-        await store.append(Commit(C, [record(2)], summary(C, 2), take=new_lease))
+        await store.append(Commit(C, [record(2)], make_summary(C, 2), take=new_lease))
         assert (await claim_lease(store, "w2", B)).epoch == 2
         assert await claim_lease(store, "w2") == Lease(A, 2, "w2", 1)
 
@@ -232,7 +234,7 @@ class LeaseContract(OpensStore):
         renewed = await claim_lease(store, "w1", A)
         clock.advance(LEASE_S / 2)
         assert list(await store.renew([renewed])) == [renewed]
-        await store.append(Commit(B, [record(2)], summary(B, 2), take=Lease(B, 1, "w1", 2)))
+        await store.append(Commit(B, [record(2)], make_summary(B, 2), take=Lease(B, 1, "w1", 2)))
         for seconds, leased in ((LEASE_S - MOMENT, True), (MOMENT, False)):
             clock.advance(seconds)
             assert [one.leased for one in await store.list()] == [leased] * 2
@@ -302,7 +304,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         lease = Lease(A, 1, "w1", 3)
         records = [record(2), record(3, epoch=1)]
-        await store.append(Commit(A, records, summary(A, 3, runnable=True), take=lease))
+        await store.append(Commit(A, records, make_summary(A, 3, runnable=True), take=lease))
         assert (await store.get(A)).leased
         await assert_raises(ChatBusy, store.claim("w2", A))
         await add(store, A, 4, lease)
@@ -314,28 +316,30 @@ class LeaseContract(OpensStore):
         await store.release(await begin_claimed(store, "w1", A))
         old_listed = await store.get(A)
         new_lease = Lease(A, epoch, "w2", 2)
-        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], make_summary(A, 2), take=new_lease)))
         assert (await store.get(A), await store.read_head(A)) == (old_listed, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
         lease = await begin_claimed(store, "w1", A)
         new_lease = Lease(A, 2, "w2", 2)
-        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease)))
+        await assert_raises(ChatBusy, store.append(Commit(A, [record(2)], make_summary(A, 2), take=new_lease)))
         await add(store, A, 2, lease)
         clock.advance(LEASE_S + 1)
-        await store.append(Commit(A, [record(3)], summary(A, 3), take=new_lease))
+        await store.append(Commit(A, [record(3)], make_summary(A, 3), take=new_lease))
         await assert_raises(LeaseLost, add(store, A, 4, lease))
 
     async def test_a_command_that_comes_too_late_takes_nothing(self, store: Store) -> None:
         await begin(store, A)
         await add(store, A, 2)
-        await assert_raises(HeadMoved, store.append(Commit(A, [record(2)], summary(A, 2), take=Lease(A, 1, "w", 2))))
+        await assert_raises(
+            HeadMoved, store.append(Commit(A, [record(2)], make_summary(A, 2), take=Lease(A, 1, "w", 2)))
+        )
         assert not (await store.get(A)).leased
 
     async def test_a_command_that_leaves_nothing_to_do_uses_its_epoch_up(self, store: Store) -> None:
         """The events that the rules added were written under that epoch; no later lease may have the same."""
         await begin(store, A)
         records = [record(2), record(3, epoch=1)]
-        await store.append(Commit(A, records, summary(A, 3), release=True, take=Lease(A, 1, "w1", 3)))
+        await store.append(Commit(A, records, make_summary(A, 3), release=True, take=Lease(A, 1, "w1", 3)))
         assert not (await store.get(A)).leased
         assert (await claim_lease(store, "w2", A)).epoch == 2

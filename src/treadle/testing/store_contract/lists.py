@@ -25,17 +25,17 @@ from treadle.testing.store_contract.helpers import (
     begin,
     begin_claimed,
     claim_lease,
+    make_records,
+    make_summary,
     record,
-    records,
-    summary,
 )
 
 
-def chats(listed_chats: list[Listed]) -> list[ChatId]:
+def list_chats(listed_chats: list[Listed]) -> list[ChatId]:
     return [one.summary.chat for one in listed_chats]
 
 
-async def visible(store: Store, chat: ChatId) -> int:
+async def find_visible_change(store: Store, chat: ChatId) -> int:
     """The number of the chat's last change, when it and all before it are to be seen: a store may need a moment."""
     change_number = (await store.get(chat)).change_number
     assert await store.wait_any(change_number - 1, 20) >= change_number
@@ -52,7 +52,7 @@ class ListContract(OpensStore):
         await begin(store, A, status="requires_action", updated_ms=1)
         await begin(store, B, status="idle", updated_ms=2)
         await begin(store, C, status="requires_action", updated_ms=3)
-        assert chats(await store.list(ChatFilter(status=status))) == expected
+        assert list_chats(await store.list(ChatFilter(status=status))) == expected
 
     @pytest.mark.parametrize(
         ("label", "expected"),
@@ -65,9 +65,9 @@ class ListContract(OpensStore):
         await begin(store, A, labels=("a",), updated_ms=1)
         await begin(store, B, labels=("b", "a", "ab"), updated_ms=2)
         await begin(store, C, labels=('a"b\\c', "ü"), updated_ms=3)
-        assert chats(await store.list(ChatFilter(label=label))) == expected
+        assert list_chats(await store.list(ChatFilter(label=label))) == expected
         await add(store, B, 2, labels=(), updated_ms=2)
-        assert chats(await store.list(ChatFilter(label=label))) == [chat for chat in expected if chat != B]
+        assert list_chats(await store.list(ChatFilter(label=label))) == [chat for chat in expected if chat != B]
 
     @pytest.mark.parametrize(
         ("query", "expected"),
@@ -80,34 +80,34 @@ class ListContract(OpensStore):
         await begin(store, A, title="The Parser in der Straße", updated_ms=1)
         await begin(store, B, title="parsers, 100% done", updated_ms=2)
         await begin(store, C, title="über x", updated_ms=3)
-        assert chats(await store.list(ChatFilter(query=query))) == expected
+        assert list_chats(await store.list(ChatFilter(query=query))) == expected
 
     async def test_a_title_is_found_as_it_is_now(self, store: Store) -> None:
         await begin(store, A, title="old")
         await add(store, A, 2, title="new")
-        assert chats(await store.list(ChatFilter(query="old"))) == []
-        assert chats(await store.list(ChatFilter(query="new"))) == [A]
+        assert list_chats(await store.list(ChatFilter(query="old"))) == []
+        assert list_chats(await store.list(ChatFilter(query="new"))) == [A]
 
     async def test_filters_narrow_together(self, store: Store) -> None:
         await begin(store, A, owner="ann", labels=("x",), title="one", updated_ms=1)
         await begin(store, B, owner="ann", labels=("x",), title="two", updated_ms=2)
         await begin(store, C, owner="bob", labels=("x",), title="one", updated_ms=3)
         narrow = ChatFilter(owner="ann", label="x", query="one", status="idle", archived=False)
-        assert chats(await store.list(narrow)) == [A]
+        assert list_chats(await store.list(narrow)) == [A]
 
     async def test_pages_follow_each_other(self, store: Store) -> None:
         """Chats of the same moment too; each is on exactly one page."""
         for number in range(25):
             await begin(store, ChatId(f"c_{number:02d}"), updated_ms=number // 4, owner="ann" if number % 5 else "bob")
-        all_chats = chats(await store.list())
+        all_chats = list_chats(await store.list())
         assert all_chats == sorted(all_chats, key=lambda chat: (int(chat[2:]) // 4, chat), reverse=True)
         for owner in (None, "ann"):
             paged: list[ChatId] = []
             cursor = None
             while page := await store.list(ChatFilter(owner=owner), limit=4, cursor=cursor):
-                paged += chats(page)
+                paged += list_chats(page)
                 cursor = (page[-1].summary.updated_ms, page[-1].summary.chat)
-            assert paged == chats(await store.list(ChatFilter(owner=owner)))
+            assert paged == list_chats(await store.list(ChatFilter(owner=owner)))
 
     async def test_a_page_keeps_its_place_while_chats_change(self, store: Store) -> None:
         for number, chat in enumerate((A, B, C)):
@@ -115,7 +115,7 @@ class ListContract(OpensStore):
         first = (await store.list(limit=1))[0]
         await add(store, A, 2, updated_ms=9)
         await begin(store, ChatId("c_new"), updated_ms=8)
-        assert chats(await store.list(cursor=(first.summary.updated_ms, first.summary.chat))) == [B]
+        assert list_chats(await store.list(cursor=(first.summary.updated_ms, first.summary.chat))) == [B]
 
     async def test_every_change_has_a_higher_number(self, store: Store) -> None:
         await begin(store, A)
@@ -125,34 +125,34 @@ class ListContract(OpensStore):
             numbers.append(max(one.change_number for one in await store.list()))
         assert numbers == sorted(set(numbers))
         assert numbers[0] > 0
-        assert await visible(store, C) == numbers[-1]
+        assert await find_visible_change(store, C) == numbers[-1]
 
     async def test_changes_in_their_order(self, store: Store) -> None:
         for chat, owner in ((A, "ann"), (B, "bob"), (C, "ann")):
             await begin(store, chat, owner=owner)
-        await visible(store, C)
+        await find_visible_change(store, C)
         seen_changes = [*await store.list_changes()]
-        assert chats(seen_changes) == [A, B, C]
-        assert chats([*await store.list_changes(owner="ann")]) == [A, C]
-        assert chats([*await store.list_changes(limit=2)]) == [A, B]
-        assert chats([*await store.list_changes(after_change=seen_changes[1].change_number)]) == [C]
+        assert list_chats(seen_changes) == [A, B, C]
+        assert list_chats([*await store.list_changes(owner="ann")]) == [A, C]
+        assert list_chats([*await store.list_changes(limit=2)]) == [A, B]
+        assert list_chats([*await store.list_changes(after_change=seen_changes[1].change_number)]) == [C]
         await add(store, A, 2, owner="ann", title="new")
         after_change = seen_changes[-1].change_number
-        await visible(store, A)
+        await find_visible_change(store, A)
         news = await store.list_changes(owner="ann", after_change=after_change)
         assert [(one.summary.chat, one.summary.title) for one in news] == [(A, "new")]
         assert [*await store.list_changes(owner="bob", after_change=after_change)] == []
-        assert chats([*await store.list_changes()]) == [B, C, A]
+        assert list_chats([*await store.list_changes()]) == [B, C, A]
 
     async def test_a_claim_is_no_change(self, store: Store) -> None:
         await begin(store, A)
-        last_change = await visible(store, A)
+        last_change = await find_visible_change(store, A)
         await store.release(await claim_lease(store, "w", A))
         assert await store.wait_any(last_change, 0) == last_change
 
     async def test_waiting_for_any_chat(self, store: Store) -> None:
         await begin(store, A)
-        last = await visible(store, A)
+        last = await find_visible_change(store, A)
         waiting = [asyncio.create_task(store.wait_any(last, 60)) for _ in range(3)]
         await asyncio.sleep(0)
         await add(store, A, 2)
@@ -188,7 +188,7 @@ class ListContract(OpensStore):
 
     async def test_closing_ends_the_following(self, store: Store) -> None:
         await begin(store, A)
-        waiting = asyncio.create_task(store.wait_any(await visible(store, A), 60))
+        waiting = asyncio.create_task(store.wait_any(await find_visible_change(store, A), 60))
         for _ in range(3):
             await asyncio.sleep(0)
         await store.close()
@@ -198,10 +198,10 @@ class ListContract(OpensStore):
 async def say(store: Store, chat: ChatId, seq: int, *events: Event) -> None:
     """Append to a chat whose last record is `seq`."""
     encoded = [wire.encode(Envelope(seq + 1 + at, chat, 0, event)) for at, event in enumerate(events)]
-    await store.append(Commit(chat, encoded, summary(chat, seq + len(encoded)), durable=False))
+    await store.append(Commit(chat, encoded, make_summary(chat, seq + len(encoded)), durable=False))
 
 
-async def finds(store: Store, words: Sequence[str], chat: ChatId, seq: int) -> bool:
+async def is_found(store: Store, words: Sequence[str], chat: ChatId, seq: int) -> bool:
     """True if a reader that starts where the store says finds the record `seq`."""
     first = (await store.search_text(words)).get(chat)
     return first is not None and first <= seq
@@ -218,18 +218,18 @@ class SaidContract(OpensStore):
             *(["lease"], ["LEASE"], ["eas"], ["le"], ["e"], ["lease", "epoch"], ["epoch", "le"], []),
             *(['say("hi")'], ["\\d+'%_*"], ["straße"], ["STRASSE"], ["数据库"], ["数"], ["x" * 500], ["a\0b"]),
         ):
-            assert await finds(store, words, A, 2), words
+            assert await is_found(store, words, A, 2), words
 
     async def test_what_was_said_since_the_last_search(self, store: Store) -> None:
         await begin(store, A, B)
         await say(store, A, 1, UserMessage("the first thing"), AssistantMessage(1, "an answer"))
-        assert await finds(store, ["first"], A, 2)
-        assert await finds(store, ["answer"], A, 3)
+        assert await is_found(store, ["first"], A, 2)
+        assert await is_found(store, ["answer"], A, 3)
         await say(store, A, 3, RecordLost("", ""), UserMessage("the second thing"))
         await say(store, B, 1, AssistantMessage(1, "a second chat"))
-        assert await finds(store, ["second"], A, 5)
-        assert await finds(store, ["second"], B, 2)
-        assert await finds(store, ["first"], A, 2)
+        assert await is_found(store, ["second"], A, 5)
+        assert await is_found(store, ["second"], B, 2)
+        assert await is_found(store, ["first"], A, 2)
 
     async def test_chats_without_the_words_are_left_out(self, store: Store) -> None:
         """Sooner or later: a store may be behind for a moment, and has at most to be asked again."""
@@ -247,13 +247,13 @@ class SaidContract(OpensStore):
         await begin(store, A)
         await say(store, A, 1, *(UserMessage(f"number{seq} " + "and so on " * 1_000) for seq in range(2, 32)))
         for seq in (2, 17, 31):
-            assert await finds(store, [f"number{seq}"], A, seq)
+            assert await is_found(store, [f"number{seq}"], A, seq)
 
     async def test_damaged_records_hide_no_others(self, store: Store) -> None:
         await begin(store, A)
-        await store.append(Commit(A, [wire.Record(2, 0, UserMessage.TYPE, 1, 0, b"\xff{")], summary(A, 2)))
+        await store.append(Commit(A, [wire.Record(2, 0, UserMessage.TYPE, 1, 0, b"\xff{")], make_summary(A, 2)))
         await say(store, A, 2, UserMessage("still here"))
-        assert await finds(store, ["still"], A, 3)
+        assert await is_found(store, ["still"], A, 3)
 
     async def test_many_search_at_once(self, store: Store, clock: ManualClock, tmp_path: Path) -> None:
         for chat in (A, B, C):
@@ -267,7 +267,7 @@ class SaidContract(OpensStore):
             results = await asyncio.gather(*(each.search_text(["words"]) for each in (store, other_store) * 4))
             assert all({*each} == {A, B, C} for each in results)
             await say(store, A, 2, UserMessage("later words"))
-            assert await finds(other_store, ["later"], A, 3)
+            assert await is_found(other_store, ["later"], A, 3)
         finally:
             if other_store is not store:
                 await other_store.close()
@@ -282,12 +282,12 @@ def answer(
     return Remembered(owner, key, request, 204, body, time_ms)
 
 
-def delta(chat: ChatId, number: int, *, epoch: int = 1, turn: int = 1) -> Delta:
+def make_delta(chat: ChatId, number: int, *, epoch: int = 1, turn: int = 1) -> Delta:
     return Delta(chat, epoch, turn, number, b"\0%d" % number)
 
 
 async def put(store: Store, chat: ChatId, seq: int, remembered: Remembered, lease: Lease | None = None) -> None:
-    new_summary = summary(chat, seq, title=remembered.body.decode("latin-1"))
+    new_summary = make_summary(chat, seq, title=remembered.body.decode("latin-1"))
     await store.append(Commit(chat, [record(seq)], new_summary, lease=lease, answer=remembered))
 
 
@@ -339,19 +339,21 @@ class SideContract(OpensStore):
         await assert_raises(errors.NotFound, put(store, NOBODY, 2, answer()))
         new_lease = Lease(A, lease.epoch + 1, "w2", 2)
         with pytest.raises(errors.ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), take=new_lease, answer=answer()))
+            await store.append(Commit(A, [record(2)], make_summary(A, 2), take=new_lease, answer=answer()))
         with pytest.raises(errors.InvalidInput):
-            await store.append(Commit(A, [record(2), record(4)], summary(A, 4), answer=answer()))
+            await store.append(Commit(A, [record(2), record(4)], make_summary(A, 4), answer=answer()))
         assert await store.recall("ann", "k") is None
         await put(store, A, 2, answer())
 
     async def test_a_chat_is_created_once_for_a_key(self, store: Store) -> None:
-        await store.create(summary(A), records(1, 1), answer=answer())
+        await store.create(make_summary(A), make_records(1, 1), answer=answer())
         await assert_raises(
-            errors.AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second"))
+            errors.AlreadyAnswered, store.create(make_summary(B), make_records(1, 1), answer=answer(body=b"second"))
         )
         await assert_raises(errors.NotFound, store.read_head(B))
-        await assert_raises(errors.ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
+        await assert_raises(
+            errors.ChatExists, store.create(make_summary(A), make_records(1, 1), answer=answer(key="other"))
+        )
         assert await store.recall("ann", "other") is None
         assert await store.recall("ann", "k") == answer()
 
@@ -374,38 +376,40 @@ class SideContract(OpensStore):
     async def test_live_text_is_read_on_from_where_one_was(self, store: Store) -> None:
         for chat in (A, B):
             await begin_claimed(store, "w", chat)
-        await store.put_deltas([delta(A, 1), delta(B, 1), delta(A, 2)])
-        await store.put_deltas([delta(A, 3), delta(A, 1, turn=2)])
+        await store.put_deltas([make_delta(A, 1), make_delta(B, 1), make_delta(A, 2)])
+        await store.put_deltas([make_delta(A, 3), make_delta(A, 1, turn=2)])
         await store.put_deltas([])
         assert [*await store.read_deltas({A: (0, 0, 0)})] == [
-            delta(A, 1), delta(A, 2), delta(A, 3), delta(A, 1, turn=2)
+            make_delta(A, 1), make_delta(A, 2), make_delta(A, 3), make_delta(A, 1, turn=2)
         ]  # fmt: skip
-        assert [*await store.read_deltas({A: (1, 1, 2)})] == [delta(A, 3), delta(A, 1, turn=2)]
-        assert [*await store.read_deltas({A: (1, 2, 1), B: (0, 0, 0), NOBODY: (0, 0, 0)})] == [delta(B, 1)]
+        assert [*await store.read_deltas({A: (1, 1, 2)})] == [make_delta(A, 3), make_delta(A, 1, turn=2)]
+        assert [*await store.read_deltas({A: (1, 2, 1), B: (0, 0, 0), NOBODY: (0, 0, 0)})] == [make_delta(B, 1)]
         assert [*await store.read_deltas({})] == []
 
     async def test_live_text_goes_with_the_message(self, store: Store) -> None:
         lease, _ = [await begin_claimed(store, "w", chat) for chat in (A, B)]
-        await store.put_deltas([delta(A, 1), delta(B, 1)])
+        await store.put_deltas([make_delta(A, 1), make_delta(B, 1)])
         await add(store, A, 2)
-        assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)], "a command of a user ends no message"
+        assert [*await store.read_deltas({A: (0, 0, 0)})] == [make_delta(A, 1)], "a command of a user ends no message"
         with pytest.raises(errors.HeadMoved):
-            await store.append(Commit(A, [record(9)], summary(A, 9), lease=lease, drop_deltas=True))
-        assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)]
-        await store.append(Commit(A, [record(3)], summary(A, 3), lease=lease, drop_deltas=True))
-        assert [*await store.read_deltas({A: (0, 0, 0), B: (0, 0, 0)})] == [delta(B, 1)]
-        await store.put_deltas([delta(A, 1, turn=2)])
-        assert [*await store.read_deltas({A: (1, 1, 9)})] == [delta(A, 1, turn=2)]
+            await store.append(Commit(A, [record(9)], make_summary(A, 9), lease=lease, drop_deltas=True))
+        assert [*await store.read_deltas({A: (0, 0, 0)})] == [make_delta(A, 1)]
+        await store.append(Commit(A, [record(3)], make_summary(A, 3), lease=lease, drop_deltas=True))
+        assert [*await store.read_deltas({A: (0, 0, 0), B: (0, 0, 0)})] == [make_delta(B, 1)]
+        await store.put_deltas([make_delta(A, 1, turn=2)])
+        assert [*await store.read_deltas({A: (1, 1, 9)})] == [make_delta(A, 1, turn=2)]
 
     async def test_a_zombie_says_nothing(self, store: Store, clock: ManualClock) -> None:
         """Fault 4: neither what it said is shown any more, nor what it says."""
         old = await begin_claimed(store, "old", A)
-        await store.put_deltas([delta(A, 1, epoch=old.epoch)])
+        await store.put_deltas([make_delta(A, 1, epoch=old.epoch)])
         clock.advance(LEASE_S + 1)
         new = await claim_lease(store, "new", A)
         assert [*await store.read_deltas({A: (0, 0, 0)})] == []
-        await store.put_deltas([delta(A, 2, epoch=old.epoch), delta(A, 1, epoch=new.epoch), delta(NOBODY, 1)])
-        assert [*await store.read_deltas({A: (old.epoch, 1, 1)})] == [delta(A, 1, epoch=new.epoch)]
+        await store.put_deltas(
+            [make_delta(A, 2, epoch=old.epoch), make_delta(A, 1, epoch=new.epoch), make_delta(NOBODY, 1)]
+        )
+        assert [*await store.read_deltas({A: (old.epoch, 1, 1)})] == [make_delta(A, 1, epoch=new.epoch)]
         await store.release(new)
-        await store.put_deltas([delta(A, 2, epoch=new.epoch)])
+        await store.put_deltas([make_delta(A, 2, epoch=new.epoch)])
         assert [*await store.read_deltas({A: (new.epoch, 1, 1)})] == []

@@ -24,10 +24,10 @@ from treadle.testing.store_contract.helpers import (
     begin,
     begin_claimed,
     claim_lease,
+    list_seqs,
+    make_records,
+    make_summary,
     record,
-    records,
-    seqs,
-    summary,
 )
 
 
@@ -35,14 +35,14 @@ class LogContract(OpensStore):
     """Appends are gapless and all or nothing; a read returns the data that was written."""
 
     async def test_what_is_created_can_be_read(self, store: Store) -> None:
-        await store.create(summary(A, 3, title="Hello"), records(1, 3))
-        assert await store.read(A) == records(1, 3)
+        await store.create(make_summary(A, 3, title="Hello"), make_records(1, 3))
+        assert await store.read(A) == make_records(1, 3)
         assert await store.read_head(A) == 3
-        assert (await store.get(A)).summary == summary(A, 3, title="Hello")
+        assert (await store.get(A)).summary == make_summary(A, 3, title="Hello")
 
     async def test_an_id_is_taken_once(self, store: Store) -> None:
         await begin(store, A, title="first")
-        await assert_raises(ChatExists, store.create(summary(A, title="second"), records(1, 2)))
+        await assert_raises(ChatExists, store.create(make_summary(A, title="second"), make_records(1, 2)))
         assert (await store.get(A)).summary.title == "first"
         assert await store.read_head(A) == 1
 
@@ -52,7 +52,7 @@ class LogContract(OpensStore):
         assert all(isinstance(error, ChatExists) for error in outcomes if error is not None)
 
     async def test_a_chat_may_begin_empty(self, store: Store) -> None:
-        await store.create(summary(A, 0), [])
+        await store.create(make_summary(A, 0), [])
         assert await store.read_head(A) == 0
         assert await store.read(A) == []
         await add(store, A, 1)
@@ -60,20 +60,20 @@ class LogContract(OpensStore):
 
     @pytest.mark.parametrize("numbers", [(2,), (1, 3), (1, 1), (1, 2, 2), (0, 1)])
     async def test_a_chat_with_gaps_is_not_created(self, store: Store, numbers: tuple[int, ...]) -> None:
-        await assert_raises(InvalidInput, store.create(summary(A), [record(seq) for seq in numbers]))
+        await assert_raises(InvalidInput, store.create(make_summary(A), [record(seq) for seq in numbers]))
         await assert_raises(NotFound, store.read_head(A))
 
     async def test_append_replaces_the_summary(self, store: Store) -> None:
         await begin(store, A)
-        newer = summary(A, 3, status="running", runnable=True, labels=("x",), title="ü\n")
-        await store.append(Commit(A, records(2, 3), newer))
+        newer = make_summary(A, 3, status="running", runnable=True, labels=("x",), title="ü\n")
+        await store.append(Commit(A, make_records(2, 3), newer))
         assert (await store.get(A)).summary == newer
-        assert seqs(await store.read(A)) == [1, 2, 3]
+        assert list_seqs(await store.read(A)) == [1, 2, 3]
 
     async def test_bodies_come_back_byte_for_byte(self, store: Store) -> None:
         bodies = [b"", b"\0\xff", b'"%s"' % (b"a" * 3000), bytes(range(256)) * 20, b"b" * WIDE, b"c" * (5 * WIDE)]
         stored_records = [record(seq, body, epoch=seq) for seq, body in enumerate(bodies, 1)]
-        await store.create(summary(A, len(stored_records)), stored_records)
+        await store.create(make_summary(A, len(stored_records)), stored_records)
         assert await store.read(A) == stored_records
 
     @pytest.mark.parametrize("seq", [1, 3])
@@ -86,20 +86,20 @@ class LogContract(OpensStore):
     async def test_an_append_is_all_or_nothing(self, store: Store) -> None:
         await begin(store, A)
         with pytest.raises(InvalidInput):
-            await store.append(Commit(A, [record(2), record(4)], summary(A, 4, title="x"), durable=False))
+            await store.append(Commit(A, [record(2), record(4)], make_summary(A, 4, title="x"), durable=False))
         assert await store.read_head(A) == 1
-        assert seqs(await store.read(A)) == [1]
+        assert list_seqs(await store.read(A)) == [1]
         assert (await store.get(A)).summary.title == ""
 
     async def test_a_summary_that_is_written_alone_is_fenced_too(self, store: Store) -> None:
         """D-03: a correction from an older state must not hide what a command has added since."""
         lease = await begin_claimed(store, "w", A)
-        old_line = summary(A, 1, title="old")
+        old_line = make_summary(A, 1, title="old")
         await add(store, A, 2, runnable=True)
         await assert_raises(HeadMoved, store.append(Commit(A, (), old_line, lease=lease, release=True)))
         listed = await store.get(A)
         assert (listed.summary.runnable, listed.leased) == (True, True)
-        await store.append(Commit(A, (), summary(A, 2, title="new"), lease=lease, release=True))
+        await store.append(Commit(A, (), make_summary(A, 2, title="new"), lease=lease, release=True))
         listed = await store.get(A)
         assert (listed.summary.title, listed.leased) == ("new", False)
 
@@ -112,7 +112,7 @@ class LogContract(OpensStore):
             assert outcome.count(None) == 1
             assert sum(isinstance(error, HeadMoved) for error in outcome) == 49
             assert (await store.get(A)).summary.title == f"{head}.{outcome.index(None)}"
-        assert seqs(await store.read(A)) == [1, 2, 3, 4]
+        assert list_seqs(await store.read(A)) == [1, 2, 3, 4]
 
     async def test_a_refused_append_does_not_touch_its_neighbours(self, store: Store) -> None:
         await begin(store, A, B, C)
@@ -123,26 +123,26 @@ class LogContract(OpensStore):
         assert [await store.read_head(chat) for chat in (A, B, C)] == [2, 1, 2]
 
     async def test_reading_by_pages(self, store: Store) -> None:
-        await store.create(summary(A, 10), records(1, 10))
+        await store.create(make_summary(A, 10), make_records(1, 10))
         await begin(store, B)
-        assert seqs(await store.read(A, after_seq=7)) == [8, 9, 10]
-        assert seqs(await store.read(A, limit=3)) == [1, 2, 3]
-        assert seqs(await store.read(A, after_seq=9, limit=3)) == [10]
+        assert list_seqs(await store.read(A, after_seq=7)) == [8, 9, 10]
+        assert list_seqs(await store.read(A, limit=3)) == [1, 2, 3]
+        assert list_seqs(await store.read(A, after_seq=9, limit=3)) == [10]
         assert await store.read(A, after_seq=10) == []
         for after_seq in (99, 2**31, 2**32, 2**70):  # positions that clients may claim to have seen
             assert await store.read(A, after_seq=after_seq) == []
-        assert seqs(await store.read(A, after_seq=-1, limit=1)) == [1]
+        assert list_seqs(await store.read(A, after_seq=-1, limit=1)) == [1]
 
     async def test_reading_some_types(self, store: Store) -> None:
         files_record = replace(record(2), type="workspace.files_changed")
-        await store.create(summary(A, 4), [record(1), files_record, record(3), replace(files_record, seq=4)])
-        await store.create(summary(B, 1), [replace(files_record, seq=1)])
+        await store.create(make_summary(A, 4), [record(1), files_record, record(3), replace(files_record, seq=4)])
+        await store.create(make_summary(B, 1), [replace(files_record, seq=1)])
         assert await store.read_types(A, {files_record.type}) == [files_record, replace(files_record, seq=4)]
-        assert seqs(await store.read_types(A, {files_record.type}, after_seq=2)) == [4]
-        assert seqs(await store.read_types(A, {files_record.type, record(1).type}, after_seq=1, limit=2)) == [2, 3]
+        assert list_seqs(await store.read_types(A, {files_record.type}, after_seq=2)) == [4]
+        assert list_seqs(await store.read_types(A, {files_record.type, record(1).type}, after_seq=1, limit=2)) == [2, 3]
         assert await store.read_types(A, {"no.such.type"}) == []
         assert await store.read_types(A, ()) == []
-        assert seqs(await store.read_types(A, {files_record.type}, after_seq=-1, limit=1)) == [2]
+        assert list_seqs(await store.read_types(A, {files_record.type}, after_seq=-1, limit=1)) == [2]
         assert await store.read_types(A, {files_record.type}, after_seq=2**70) == []
         await assert_raises(NotFound, store.read_types(NOBODY, {files_record.type}))
 
@@ -178,7 +178,7 @@ class LogContract(OpensStore):
         assert not (await store.get(A)).leased
 
     async def test_waiting_returns_at_once_when_there_is_news(self, store: Store) -> None:
-        await store.create(summary(A, 3), records(1, 3))
+        await store.create(make_summary(A, 3), make_records(1, 3))
         assert await store.wait(A, 2, 60) == 3
 
     async def test_waiting_ends_with_its_time(self, store: Store) -> None:
@@ -254,7 +254,7 @@ class LogContract(OpensStore):
         await assert_raises(StoreError, waiting)
 
 
-def _message(seq: int, text: str) -> Record:
+def _make_message(seq: int, text: str) -> Record:
     return Record(seq, 1_700_000_000_000, "user.message", 1, 0, b'{"content":"%s"}' % text.encode())
 
 
@@ -272,14 +272,14 @@ class DeletionContract(OpensStore):
             await assert_raises(NotFound, call)
         assert [each.summary.chat for each in await store.list()] == [B]
         assert await store.list(ChatFilter(query="c_a")) == []
-        assert seqs(await store.read(B)) == [1]
+        assert list_seqs(await store.read(B)) == [1]
 
     async def test_several_chats_are_deleted_together_or_not_at_all(self, store: Store) -> None:
         await begin(store, A, B, C)
         await claim_lease(store, "w", B)
         await assert_raises(ChatBusy, store.delete([A, B]))
         await assert_raises(NotFound, store.delete([A, NOBODY]))
-        assert seqs(await store.read(A)) == [1]
+        assert list_seqs(await store.read(A)) == [1]
         await store.delete([A, C])
         assert [each.summary.chat for each in await store.list()] == [B]
 
@@ -300,10 +300,10 @@ class DeletionContract(OpensStore):
         assert list(await store.renew([lease])) == []
         await store.release(lease)
         await store.put_deltas([Delta(A, lease.epoch, 1, 1, b"x")])
-        await assert_raises(NotFound, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
+        await assert_raises(NotFound, store.append(Commit(A, [record(2)], make_summary(A, 2), lease=lease)))
         newer = await begin_claimed(store, "w", A)
         assert newer.epoch > lease.epoch
-        await assert_raises(LeaseLost, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
+        await assert_raises(LeaseLost, store.append(Commit(A, [record(2)], make_summary(A, 2), lease=lease)))
         assert await store.read_deltas({A: (0, 0, 0)}) == []
         assert await store.load_snapshot(A) is None
 
@@ -321,7 +321,7 @@ class DeletionContract(OpensStore):
         """S-13: neither before nor after its owner deleted it."""
         await begin(store, A, owner="u")
         await assert_raises(NotFound, store.delete([A], owner="v"))
-        assert seqs(await store.read(A)) == [1]
+        assert list_seqs(await store.read(A)) == [1]
         await store.delete([A], owner="u")
         await assert_raises(NotFound, store.delete([A], owner="v"))
 
@@ -369,12 +369,12 @@ class DeletionContract(OpensStore):
 
     async def test_the_words_of_a_deleted_chat_are_found_no_more(self, store: Store) -> None:
         """U-04"""
-        await store.create(summary(A), [_message(1, "the cormorant dives")])
-        await store.create(summary(B), [_message(1, "the cormorant rests")])
+        await store.create(make_summary(A), [_make_message(1, "the cormorant dives")])
+        await store.create(make_summary(B), [_make_message(1, "the cormorant rests")])
         assert set(await store.search_text(["cormorant"])) == {A, B}
         await store.delete([A])
         assert set(await store.search_text(["cormorant"])) == {B}
-        await store.create(summary(C), [_message(1, "a heron waits")])
+        await store.create(make_summary(C), [_make_message(1, "a heron waits")])
         assert set(await store.search_text(["heron"])) == {C}
         assert set(await store.search_text(["cormorant"])) == {B}
 
@@ -384,7 +384,7 @@ class DeletionContract(OpensStore):
         await add(store, A, 2)
         await store.delete([A])
         await begin(store, A)
-        assert seqs(await store.read(A)) == [1]
+        assert list_seqs(await store.read(A)) == [1]
         (only,) = await store.list_changes()
         assert not only.summary.deleted
         await store.delete([A])
@@ -398,7 +398,7 @@ class DeletionContract(OpensStore):
         await store.delete([A])
         await begin(store, B)
         assert await store.load_snapshot(B) is None
-        assert seqs(await store.read(B)) == [1]
+        assert list_seqs(await store.read(B)) == [1]
 
     async def test_deleting_races_with_appends_and_claims(self, store: Store) -> None:
         """Whichever call comes first, a chat is whole or deleted."""
@@ -425,4 +425,4 @@ class DeletionContract(OpensStore):
             if is_deleted:
                 await assert_raises(NotFound, store.read(chat))
             else:
-                assert seqs(await store.read(chat)) == [1, 2]
+                assert list_seqs(await store.read(chat)) == [1, 2]

@@ -11,7 +11,7 @@ from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.http import Access
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 
 
 def names(document: Any) -> list[str] | None:
@@ -73,7 +73,7 @@ DOCUMENT = {
 async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         assert (method, path, headers["x-key"]) == ("GET", "/models", "secret-secret")
-        return json_answer(status, document)
+        return make_json_answer(status, document)
 
     with ThreadedServer(route) as server:
         context = ProviderContext({})

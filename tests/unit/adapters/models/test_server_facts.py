@@ -14,7 +14,7 @@ from treadle.adapters.models.registry import ModelRegistry, list_offers
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 
 LISTS: dict[str, tuple[str, dict[str, Any]]] = {
     "openrouter": (
@@ -74,7 +74,7 @@ class TellingServer:
         if method == "GET":
             self.lists += 1
             document = {"data": [self.item]} if "id" in self.item else self.item
-            return json_answer(200, document) if path == self._path else json_answer(404, {})
+            return make_json_answer(200, document) if path == self._path else make_json_answer(404, {})
         self.requests.append(msgspec.json.decode(body))
         return encode_reply(greeting("openai:x"), lines=False)
 
@@ -173,7 +173,7 @@ async def test_nothing_is_sent_that_nobody_asked_for(ref: str) -> None:  # M-01
 
     def answer(method: str, path: str, _headers: Headers, body: bytes) -> FakeResponse:
         if method == "GET" or path.endswith("/api/show"):
-            return json_answer(404, {"error": "unknown"})
+            return make_json_answer(404, {"error": "unknown"})
         request_bodies.append(msgspec.json.decode(body))
         return encode_reply(greeting(ref), lines=ref.startswith("ollama:"))
 

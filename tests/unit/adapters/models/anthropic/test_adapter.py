@@ -17,13 +17,13 @@ from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_anthropic import FakeAnthropic, Messages, Reply, event
+from treadle.testing.fake_anthropic import FakeAnthropic, Messages, Reply, encode_event
 
 KEY = "sk-ant-very-secret-key"
 INFO = ModelInfo("anthropic", "claude-test")
 THINKER = ModelInfo("anthropic", "claude-thinker", temperature=None, thinking=True)
 TOOLS = (ToolSpec("look", "Looks.", {"type": "object"}),)
-GREETING = tuple(Messages().pieces(Reply(text="hello", chunk_size=3), {"stream": True}, 0)[1])
+GREETING = tuple(Messages().build_pieces(Reply(text="hello", chunk_size=3), {"stream": True}, 0)[1])
 
 
 async def ask(
@@ -184,7 +184,7 @@ async def test_a_cut_is_told_and_a_server_that_never_closes_is_left() -> None:  
 
 async def test_pings_are_no_part_of_an_answer() -> None:  # L-12: they do not end a silence
     async def handler(exchange: Exchange) -> None:
-        await exchange.stream(event("ping") + GREETING[0] + event("ping") * 3 + b"".join(GREETING[1:]))
+        await exchange.stream(encode_event("ping") + GREETING[0] + encode_event("ping") * 3 + b"".join(GREETING[1:]))
 
     async with serving(handler) as server:
         model = AnthropicMessages(INFO, base_url=server.url)

@@ -24,7 +24,7 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_anthropic import complaint, signature
+from treadle.testing.fake_anthropic import find_complaint, make_signature
 
 REF = "anthropic:claude-test"
 TOOLS = (
@@ -40,7 +40,7 @@ def body(request: ModelRequest, encoder: AnthropicEncoder | None = None) -> byte
 
 def encode_request(entries: Sequence[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "") -> dict[str, Any]:
     raw = body(ModelRequest(system, entries, tools))
-    assert complaint({"anthropic-version": "x"}, raw) == ""
+    assert find_complaint({"anthropic-version": "x"}, raw) == ""
     payload: dict[str, Any] = msgspec.json.decode(raw)
     return payload
 
@@ -67,7 +67,7 @@ def turn(number: int, *calls: tuple[str, str], text: str = "", thinking: Sequenc
 
 
 def build_thinking(text: str, place: str = "", model: str = REF) -> Thinking:
-    block = msgspec.json.encode({"type": "thinking", "thinking": text, "signature": signature(text)}).decode()
+    block = msgspec.json.encode({"type": "thinking", "thinking": text, "signature": make_signature(text)}).decode()
     return Thinking(text, f"[{place},{block}]" if place else block, model)
 
 
@@ -171,7 +171,7 @@ def test_a_last_answer_keeps_the_tools_and_forbids_them() -> None:
 
 
 def test_thinking_goes_back_to_its_model_only_and_exactly() -> None:  # M-10, fault 24
-    odd = '{"type":"thinking", "thinking":"ü/\\u00fc\\/", "signature":"' + signature("ü/ü/") + '","more":1}'
+    odd = '{"type":"thinking", "thinking":"ü/\\u00fc\\/", "signature":"' + make_signature("ü/ü/") + '","more":1}'
     redacted = '{"type":"redacted_thinking","data":"xyz=="}'
     own_thinking = (Thinking("ü/ü/", odd, REF), Thinking("", redacted, REF))
     foreign = (build_thinking("a", model="anthropic:other"), Thinking("b", model=REF), Thinking("c", "{oops", REF))
@@ -353,7 +353,7 @@ entries_of = st.lists(
 @given(entries_of, st.sampled_from([TOOLS, ()]))
 def test_no_history_makes_a_request_that_is_refused(entries: list[Entry], tools: tuple[ToolSpec, ...]) -> None:  # L-20
     raw = body(ModelRequest("s", entries, tools))
-    assert complaint({"anthropic-version": "x"}, raw) == ""
+    assert find_complaint({"anthropic-version": "x"}, raw) == ""
 
 
 def test_tools_are_encoded_once() -> None:

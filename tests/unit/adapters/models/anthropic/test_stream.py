@@ -19,24 +19,24 @@ from treadle.protocol.deltas import (
     ThinkingDelta,
     UsageDelta,
 )
-from treadle.testing.fake_anthropic import event
+from treadle.testing.fake_anthropic import encode_event
 
 INFO = ModelInfo("anthropic", "claude-test")
 REF = INFO.ref
 
 
 def start(index: int | None, **block: Any) -> bytes:
-    return event("content_block_start", **({} if index is None else {"index": index}), content_block=block)
+    return encode_event("content_block_start", **({} if index is None else {"index": index}), content_block=block)
 
 
 def delta(index: int | None, kind: str, **piece: Any) -> bytes:
-    return event(
+    return encode_event(
         "content_block_delta", **({} if index is None else {"index": index}), delta={"type": f"{kind}_delta", **piece}
     )
 
 
 def stop(index: int | None) -> bytes:
-    return event("content_block_stop", **({} if index is None else {"index": index}))
+    return encode_event("content_block_stop", **({} if index is None else {"index": index}))
 
 
 def text(words: str, index: int = 0) -> bytes:
@@ -49,10 +49,10 @@ def call(index: int, name: str, arguments: str, call_id: str = "i") -> bytes:
 
 
 def build_stop_event(reason: str = "end_turn", **usage: Any) -> bytes:
-    return event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage)
+    return encode_event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage)
 
 
-BEGIN = event(
+BEGIN = encode_event(
     "message_start",
     message={
         "type": "message",
@@ -65,12 +65,12 @@ BEGIN = event(
         },
     },
 )
-STOP = event("message_stop")
+STOP = encode_event("message_stop")
 SIGNED = '{"type":"thinking","thinking":"ich überlege","signature":"c2ln=="}'
 FULL = (
     BEGIN
     + start(0, type="thinking", thinking="", signature="")
-    + event("ping")
+    + encode_event("ping")
     + delta(0, "thinking", thinking="ich über")
     + delta(0, "thinking", thinking="lege")
     + delta(0, "signature", signature="c2ln==")
@@ -164,7 +164,7 @@ def test_what_one_read_brings_is_joined_and_stays_in_order() -> None:
         ThinkingBlock(Thinking("", '[2,1,{"type":"text"}]')),  # where the text behind the call stood
         UsageDelta(Usage(123, 1, cached=100)),
     ]
-    assert reader.feed(event("ping")) == []
+    assert reader.feed(encode_event("ping")) == []
     assert reader.feed(build_stop_event("tool_use") + STOP) == [UsageDelta(Usage(123, 1, cached=100))]
     assert reader.done
     assert reader.end() == [FinishDelta("tool_calls")]
@@ -212,7 +212,9 @@ def test_finish_reasons(reason: str, finish: str) -> None:
 def test_a_refusal_is_told() -> None:
     reader = AnthropicReader("x", INFO)
     details = {"type": "refusal", "category": "cyber", "explanation": "too sharp"}
-    end = event("message_delta", delta={"stop_reason": "refusal", "stop_details": details}, usage={"output_tokens": 0})
+    end = encode_event(
+        "message_delta", delta={"stop_reason": "refusal", "stop_details": details}, usage={"output_tokens": 0}
+    )
     assert NoticeDelta("incomplete", f"{REF} declined to answer: too sharp") in reader.feed(BEGIN + end)
 
 
@@ -225,7 +227,7 @@ def test_costs_know_the_three_kinds_of_input() -> None:  # L-11
     assert usage.usd == pytest.approx((3 * 4 + 20 * 5 + 100 * 0.2 + 42 * 20) / 1e6)
     haiku = ModelInfo("anthropic", "claude-haiku-5-5", usd_per_million_input=0.1, usd_per_million_output=0.5)
     for tokens, price in ((100_000, 0.1), (100_001, 0.5)):
-        begin = event("message_start", message={"usage": {"input_tokens": tokens, "output_tokens": 0}})
+        begin = encode_event("message_start", message={"usage": {"input_tokens": tokens, "output_tokens": 0}})
         measured_usage = read(begin + text("a") + build_stop_event() + STOP, info=haiku).usage
         assert measured_usage is not None
         assert measured_usage.usd == pytest.approx(tokens * price / 1e6)
@@ -249,7 +251,7 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
     "no types in the data": ((text("hi") + STOP).replace(b'"type":"message_stop"', b'"x":1'), "hi", [], "stop"),
     "text in the start": (start(0, type="text", text="hi") + STOP, "hi", [], "stop"),
     "bom and comments": (b"\xef\xbb\xbf: hello\n\n" + text("hi") + STOP, "hi", [], "stop"),
-    "unknown events": (event("new_thing", delta={"x": 1}) + text("hi") + STOP, "hi", [], "stop"),
+    "unknown events": (encode_event("new_thing", delta={"x": 1}) + text("hi") + STOP, "hi", [], "stop"),
     "unknown blocks": (
         start(0, type="server_tool_use", id="s", name="web_search", input={})
         + delta(0, "input_json", partial_json='{"q":1}')
@@ -264,9 +266,9 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "stop",
     ),
     "no usage, nulls": (
-        event("message_start", message={"usage": None, "content": None})
+        encode_event("message_start", message={"usage": None, "content": None})
         + text("hi")
-        + event("message_delta", delta={"stop_reason": "end_turn", "stop_details": None}, usage=None),
+        + encode_event("message_delta", delta={"stop_reason": "end_turn", "stop_details": None}, usage=None),
         "hi",
         [],
         "stop",
@@ -317,15 +319,20 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "tool_calls",
     ),
     "numbers for ids, an index as text": (
-        event("content_block_start", index="0", content_block={"type": "tool_use", "id": 7, "name": "f"})
-        + event("content_block_delta", index="0", delta={"partial_json": "{}"})
+        encode_event("content_block_start", index="0", content_block={"type": "tool_use", "id": 7, "name": "f"})
+        + encode_event("content_block_delta", index="0", delta={"partial_json": "{}"})
         + STOP,
         "",
         [("7", "f", "{}")],
         "tool_calls",
     ),
     "a finish reason that lies": (call(0, "f", "{}") + build_stop_event("end_turn"), "", [("i", "f", "{}")], "stop"),
-    "nonsense for usage": (text("hi") + event("message_delta", delta="?", usage="free") + STOP, "hi", [], "stop"),
+    "nonsense for usage": (
+        text("hi") + encode_event("message_delta", delta="?", usage="free") + STOP,
+        "hi",
+        [],
+        "stop",
+    ),
     "after message_stop nothing counts": (text("hi") + STOP + text("there"), "hi", [], "stop"),
     "openai's end": (text("hi") + build_stop_event() + b"data: \n\n", "hi", [], "stop"),
 }
@@ -345,7 +352,7 @@ def test_odd_servers(case: str) -> None:  # fault 9
         b"data: 3\n\n",
         b"data: [1]\n\n",
         b"data: " + b"[" * 5000 + b"\n\n",
-        event("content_block_delta", index=0, delta={"type": "text_delta", "text": ["a"]}),
+        encode_event("content_block_delta", index=0, delta={"type": "text_delta", "text": ["a"]}),
     ],
 )
 def test_an_event_that_is_none_is_a_failure_never_a_gap(junk: bytes) -> None:  # fault 9
@@ -373,8 +380,8 @@ def test_errors_inside_a_200(kind: str, message: str, expected: str) -> None:  #
     error = {"type": kind, "message": message}
     document = msgspec.json.encode({"type": "error", "error": error})
     for stream in (
-        event("error", error=error),
-        BEGIN + text("so far") + event("error", error=error),
+        encode_event("error", error=error),
+        BEGIN + text("so far") + encode_event("error", error=error),
         b"data: " + document + b"\n\n",
         document,
     ):
@@ -385,7 +392,7 @@ def test_errors_inside_a_200(kind: str, message: str, expected: str) -> None:  #
 
 def test_what_was_said_before_a_failure_counts() -> None:  # M-11: it is paid for
     reader = AnthropicReader("x", INFO)
-    error = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+    error = encode_event("error", error={"type": "overloaded_error", "message": "Overloaded"})
     assert reader.feed(BEGIN + text("so far") + error + text("more")) == [
         TextDelta("so far"),
         UsageDelta(Usage(123, 1, cached=100)),

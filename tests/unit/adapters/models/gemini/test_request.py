@@ -24,7 +24,7 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_gemini import complaint
+from treadle.testing.fake_gemini import find_complaint
 
 INFO = ModelInfo("gemini", "gemini-test")
 REF = INFO.ref
@@ -43,7 +43,7 @@ def encode_request(
     entries: Sequence[Entry], encoder: GeminiEncoder | None = None, strict: bool = False
 ) -> dict[str, Any]:
     raw = body(ModelRequest("", entries, TOOLS), encoder)
-    assert complaint(raw, SIGNED, strict=strict) == ""
+    assert find_complaint(raw, SIGNED, strict=strict) == ""
     request_body: dict[str, Any] = msgspec.json.decode(raw)
     return request_body
 
@@ -79,7 +79,7 @@ def test_the_shape() -> None:
     entries = [UserEntry("go"), *turn(1, ("i", '{ "path": "ä" }'), text="ok", thinking=[signature(ON_CALL, "hm")])]
     entries[-1] = ResultsEntry(1, (ToolResult(make_call_key(1, 0), "no such file", success=False),))
     raw = body(ModelRequest("Be brief.", entries, TOOLS))
-    assert complaint(raw, SIGNED, strict=True) == ""
+    assert find_complaint(raw, SIGNED, strict=True) == ""
     assert msgspec.json.decode(raw) == {
         "generationConfig": {"maxOutputTokens": 9},
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
@@ -201,7 +201,7 @@ def test_calls_that_nobody_signed_get_a_stand_in_where_the_model_demands_it() ->
 
     def collect_signatures(strict: bool) -> list[str | None]:
         raw = body(ModelRequest("", entries, memo=memo), encoder)
-        assert complaint(raw, SIGNED, strict=strict) == ""
+        assert find_complaint(raw, SIGNED, strict=strict) == ""
         parts = [part for content in msgspec.json.decode(raw)["contents"] for part in content["parts"]]
         return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
 
@@ -338,4 +338,4 @@ last = st.sampled_from([UserEntry("end"), AssistantEntry(99, "and")])
 def test_no_history_makes_a_request_that_is_refused(entries: list[Entry], last: Entry, strict: bool) -> None:  # L-20
     repaired = list(repair([*entries, last]))
     raw = body(ModelRequest("s", repaired, TOOLS), GeminiEncoder(REF, stand_in=strict))
-    assert complaint(raw, SIGNED, strict=strict) == ""
+    assert find_complaint(raw, SIGNED, strict=strict) == ""

@@ -15,15 +15,15 @@ from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_gemini import complaint
+from treadle.testing.fake_gemini import find_complaint
 
 STRING = {"type": "string"}
 
 
-def find_complaint(schema: dict[str, Any]) -> str:
+def find_schema_complaint(schema: dict[str, Any]) -> str:
     encoder = GeminiEncoder("gemini:x")
     encoder.change(reduced=True)
-    return complaint(
+    return find_complaint(
         encoder.encode_body({}, ModelRequest("", [UserEntry("a")], (ToolSpec("f", "", schema),))), (), strict=False
     )
 
@@ -31,7 +31,7 @@ def find_complaint(schema: dict[str, Any]) -> str:
 def property_of(schema: Any, **root: Any) -> Any:
     """The schema of a single argument, reduced."""
     full_schema = {"type": "object", "properties": {"x": schema}, **root}
-    assert find_complaint(full_schema) == ""
+    assert find_schema_complaint(full_schema) == ""
     return reduce_schema(full_schema)["properties"]["x"]
 
 
@@ -161,7 +161,7 @@ schemas = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(KEYS), schemas, max_size=6))
 def test_any_schema_becomes_one_that_is_taken(schema: dict[str, Any]) -> None:
-    assert find_complaint(schema) == ""
+    assert find_schema_complaint(schema) == ""
 
 
 def test_the_tools_of_treadle_are_taken_reduced() -> None:
@@ -170,4 +170,4 @@ def test_the_tools_of_treadle_are_taken_reduced() -> None:
     )
     assert len(tools) > 5
     for tool in tools:
-        assert find_complaint(tool.spec.parameters) == ""
+        assert find_schema_complaint(tool.spec.parameters) == ""

@@ -15,7 +15,7 @@ from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_gemini import FakeGemini, Reply
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, make_json_answer
 
 TOKEN = "ya29.very-secret-token-0123456789"
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "p-1"}
@@ -172,8 +172,10 @@ class TokenServer:
     def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         self.asked += 1
         if self.status != 200:
-            return json_answer(self.status, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
-        return json_answer(
+            return make_json_answer(
+                self.status, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
+            )
+        return make_json_answer(
             200, {"access_token": f"ya29.token-{self.asked}", "expires_in": 3600, "token_type": "Bearer"}
         )
 

@@ -20,7 +20,7 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_responses import complaint
+from treadle.testing.fake_responses import find_complaint
 
 REF = "openai-responses:m"
 TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
@@ -41,7 +41,7 @@ def turn(number: int, *calls: tuple[str, str], thinking: tuple[Thinking, ...] = 
 def encode(entries: list[Entry], encoder: ResponsesEncoder | None = None, memo: Memo | None = None) -> bytes:
     request = ModelRequest("be good", entries, TOOLS, memo=memo or Memo())
     body = (encoder or ResponsesEncoder(REF)).encode_body({"model": "m", "store": False}, request)
-    assert not complaint(body, {"gA/=", "gB", "gC"})
+    assert not find_complaint(body, {"gA/=", "gB", "gC"})
     return body
 
 

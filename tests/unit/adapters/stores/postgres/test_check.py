@@ -10,7 +10,7 @@ from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
-from treadle.testing.store_contract.helpers import A, B, add, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, list_seqs, make_records, make_summary, record
 
 
 def one(problems: list[Problem]) -> tuple[str, int, bool]:
@@ -24,7 +24,7 @@ BODIES = [b'{"turn":1,"model":"%s"}' % (letter * count) for letter, count in ((b
 @pytest.fixture
 async def chat(store: PostgresStore) -> PostgresStore:
     """One record as it is, one compressed, one large."""
-    await store.create(summary(A, 3), [record(seq, body) for seq, body in enumerate(BODIES, 1)])
+    await store.create(make_summary(A, 3), [record(seq, body) for seq, body in enumerate(BODIES, 1)])
     return store
 
 
@@ -50,13 +50,13 @@ async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(
     assert one(list(await chat.check())) == ("record", seq, False)
     assert one(list(await chat.check(repair=True))) == ("record", seq, True)
     assert list(await chat.check()) == []
-    assert seqs(await chat.read(A)) == [1, 2, 3, 4]
+    assert list_seqs(await chat.read(A)) == [1, 2, 3, 4]
     assert isinstance(wire.decode(A, (await chat.read(A))[seq - 1]).data, RecordLost)
     assert await connection.fetchval("SELECT count(*) FROM quarantine WHERE seq = $1 AND length(body) > 0", seq) == 1
 
 
 async def test_gaps_heads_and_summaries_are_put_right(chat: PostgresStore, connection: asyncpg.Connection) -> None:
-    await chat.create(summary(B, 3), records(1, 3))
+    await chat.create(make_summary(B, 3), make_records(1, 3))
     await connection.execute("DELETE FROM events WHERE seq = 2 AND chat_no = (SELECT no FROM chats WHERE id = $1)", A)
     await connection.execute("UPDATE chats SET head = 7 WHERE id = $1", A)
     await connection.execute("UPDATE chats SET summary = '\\x7b00' WHERE id = $1", B)
@@ -68,7 +68,7 @@ async def test_gaps_heads_and_summaries_are_put_right(chat: PostgresStore, conne
     assert await chat.read_head(A) == 7
     lost_seqs = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
     assert lost_seqs == [2, 4, 5, 6, 7]
-    assert (await chat.get(B)).summary == summary(B, 3)
+    assert (await chat.get(B)).summary == make_summary(B, 3)
 
 
 async def test_a_stray_record_is_quarantined_as_in_sqlite(chat: PostgresStore, connection: asyncpg.Connection) -> None:
@@ -81,12 +81,12 @@ async def test_a_stray_record_is_quarantined_as_in_sqlite(chat: PostgresStore, c
         ("head", 2, True),
     ]
     assert list(await chat.check()) == []
-    assert seqs(await chat.read(A)) == [1, 2, 3]
+    assert list_seqs(await chat.read(A)) == [1, 2, 3]
     assert await connection.fetchval("SELECT seq FROM quarantine") == 1_000_000
 
 
 async def test_a_summary_of_another_chat_is_damage(chat: PostgresStore, connection: asyncpg.Connection) -> None:
-    await chat.create(summary(B, 1), records(1, 1))
+    await chat.create(make_summary(B, 1), make_records(1, 1))
     await connection.execute("UPDATE chats SET summary = (SELECT summary FROM chats WHERE id = $2) WHERE id = $1", A, B)
     assert one(list(await chat.check(repair=True))) == ("summary", 0, True)
     assert (await chat.get(A)).summary.chat == A
@@ -100,7 +100,7 @@ async def test_blobs_that_are_lost_or_damaged_are_told(chat: PostgresStore, conn
         wire.Record(4 + n, 1, event.TYPE, 1, 0, wire._encoder.encode(event))
         for n, event in enumerate((complete, lost_event))
     ]
-    await chat.append(Commit(A, events, summary(A, 5), durable=True))
+    await chat.append(Commit(A, events, make_summary(A, 5), durable=True))
     assert one(list(await chat.check())) == ("blob", 5, False)
     await connection.execute("UPDATE blob_parts SET data = 'outpuT'")
     assert [problem.kind for problem in await chat.check()] == ["blob", "blob"]

@@ -15,7 +15,7 @@ from treadle.base import file_system
 from treadle.base.types import ChatId
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, LeaseLost, StoreError
 from treadle.ports.store import Commit, Lease, Remembered
-from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, list_seqs, make_summary, record
 
 CREATE, APPEND, CLAIM, REMEMBER = b"treadle_create", b"treadle_append", b"treadle_claim", b"treadle_remember"
 
@@ -37,7 +37,7 @@ async def test_an_append_whose_answer_never_came_happens_once(
         line.break_at = APPEND
         await add(cut_store, A, seq, lease)
         assert line.cuts == seq - 1
-        assert seqs(await store.read(A)) == list(range(1, seq + 1))
+        assert list_seqs(await store.read(A)) == list(range(1, seq + 1))
     await add(cut_store, A, 6, lease)
 
 
@@ -50,7 +50,7 @@ async def test_another_append_at_the_same_place_is_not_taken_for_ones_own(
     line.break_at = APPEND
     other_record = record(2, b'{"turn":99}')
     with pytest.raises(HeadMoved):
-        await cut_store.append(Commit(A, [other_record], summary(A, 2), durable=True))
+        await cut_store.append(Commit(A, [other_record], make_summary(A, 2), durable=True))
     assert line.cuts == 1
     assert await store.read(A) == [record(1), record(2)]
 
@@ -63,7 +63,9 @@ async def test_an_append_that_also_releases_and_answers(
     answer = Remembered("ann", "k", "r", 204, b"", 1)
     line.break_at = APPEND
     await cut_store.append(
-        Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True, answer=answer, drop_deltas=True)
+        Commit(
+            A, [record(2)], make_summary(A, 2), lease=lease, durable=True, release=True, answer=answer, drop_deltas=True
+        )
     )
     assert line.cuts == 1
     assert await store.read_head(A) == 2
@@ -77,7 +79,7 @@ async def test_a_summary_alone_that_also_releases(cut_store: PostgresStore, stor
     await begin(cut_store, A)
     lease = await claim_lease(cut_store, "w", A)
     line.break_at = APPEND
-    await cut_store.append(Commit(A, (), summary(A, 1, title="new"), lease=lease, release=True))
+    await cut_store.append(Commit(A, (), make_summary(A, 1, title="new"), lease=lease, release=True))
     assert line.cuts == 1
     assert not (await store.get(A)).leased
     assert (await store.get(A)).summary.title == "new"
@@ -88,10 +90,10 @@ async def test_an_append_that_takes_the_chat(cut_store: PostgresStore, store: Po
     await begin(cut_store, B)
     line.break_at = APPEND
     lease = Lease(A, 1, "w", 2)
-    await cut_store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=lease))
+    await cut_store.append(Commit(A, [record(2)], make_summary(A, 2), durable=True, take=lease))
     await add(cut_store, A, 3, lease)
     line.break_at = APPEND
-    await cut_store.append(Commit(B, [], summary(B, 1, title="x"), durable=True, take=Lease(B, 1, "w", 1)))
+    await cut_store.append(Commit(B, [], make_summary(B, 1, title="x"), durable=True, take=Lease(B, 1, "w", 1)))
     assert line.cuts == 2
     with pytest.raises(ChatBusy):
         await store.claim("other", A)
@@ -101,13 +103,13 @@ async def test_a_create_whose_answer_never_came(cut_store: PostgresStore, store:
     await begin(cut_store, B)
     line.break_at = CREATE
     answer = Remembered("ann", "k", "r", 201, b"", 1)
-    await cut_store.create(summary(A, 1), [record(1)], answer=answer)
+    await cut_store.create(make_summary(A, 1), [record(1)], answer=answer)
     assert line.cuts == 1
     assert await store.read(A) == [record(1)]
     assert await store.recall("ann", "k") == answer
     line.break_at = CREATE
     with pytest.raises(ChatExists):
-        await cut_store.create(summary(A, 1), [record(1, b"another")])
+        await cut_store.create(make_summary(A, 1), [record(1, b"another")])
 
 
 async def test_a_claim_whose_answer_never_came_is_found_again(
@@ -161,7 +163,7 @@ async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
         await asyncio.sleep(0)
     await writing
     assert killed > 1
-    assert seqs(await store.read(A)) == list(range(1, 60))
+    assert list_seqs(await store.read(A)) == list(range(1, 60))
     await connection.close()
     await store.close()
 
@@ -183,7 +185,7 @@ async def test_a_session_ended_in_the_middle_of_an_append(postgres_database: str
                 )
         assert not waiting.done()
     await waiting
-    assert seqs(await store.read(A)) == [1, 2]
+    assert list_seqs(await store.read(A)) == [1, 2]
     await connection.close()
     await store.close()
 
@@ -214,7 +216,7 @@ async def test_a_server_that_is_restarted_in_mid_append(
         lease = await claim_lease(store, "w", chat)
         while not enough.is_set():
             seq = acknowledged[chat] + 1
-            await store.append(Commit(chat, [record(seq)], summary(chat, seq), lease=lease, durable=bool(seq % 2)))
+            await store.append(Commit(chat, [record(seq)], make_summary(chat, seq), lease=lease, durable=bool(seq % 2)))
             acknowledged[chat] = seq
 
     writing = [asyncio.create_task(write(chat)) for chat in chats]
@@ -234,7 +236,7 @@ async def test_a_server_that_is_restarted_in_mid_append(
     enough.set()
     await asyncio.gather(*writing)
     for chat in chats:
-        assert seqs(await store.read(chat)) == list(range(1, acknowledged[chat] + 1))
+        assert list_seqs(await store.read(chat)) == list(range(1, acknowledged[chat] + 1))
     await store.close()
 
 

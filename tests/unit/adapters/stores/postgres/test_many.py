@@ -16,7 +16,17 @@ from treadle.adapters.stores.postgres import store as module
 from treadle.adapters.stores.postgres.queries import READ, make_summary_columns, pack
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy
-from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import (
+    A,
+    B,
+    add,
+    begin,
+    claim_lease,
+    list_seqs,
+    make_records,
+    make_summary,
+    record,
+)
 
 LONG = 100_000
 APPEND = (
@@ -27,7 +37,7 @@ APPEND = (
 
 async def append_behind(connection: asyncpg.Connection, chat: ChatId, seq: int) -> None:
     """Append from a session that gives no hint."""
-    await connection.execute(APPEND, chat, seq, [pack(record(seq))], make_summary_columns(summary(chat, seq)))
+    await connection.execute(APPEND, chat, seq, [pack(record(seq))], make_summary_columns(make_summary(chat, seq)))
 
 
 async def pages(connection: asyncpg.Connection, query: str, *values: object) -> int:
@@ -217,8 +227,8 @@ async def test_many_machines_share_without_overlap(postgres: str) -> None:
 @pytest.mark.thorough(one_of=8)
 async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.Connection) -> None:
     """Fault 18: an append and a read of the tail cost what they cost in a new chat."""
-    await store.create(summary(A, 1), records(1, 1))
-    await store.create(summary(B, 1), records(1, 1))
+    await store.create(make_summary(A, 1), make_records(1, 1))
+    await store.create(make_summary(B, 1), make_records(1, 1))
     number = await connection.fetchval("SELECT no FROM chats WHERE id = $1", A)
     packed = pack(record(1))
     await connection.copy_records_to_table(
@@ -227,14 +237,14 @@ async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.C
         records=[(number, seq, *packed[1:]) for seq in range(2, LONG + 1)],
     )
     await connection.execute("UPDATE chats SET head = $1 WHERE no = $2", LONG, number)
-    assert seqs(await store.read(A, after_seq=LONG - 20)) == list(range(LONG - 19, LONG + 1))
+    assert list_seqs(await store.read(A, after_seq=LONG - 20)) == list(range(LONG - 19, LONG + 1))
     for seq in range(2, 22):
         await add(store, B, seq)
     await add(store, A, LONG + 1)
     cost = {
         chat: (
             await pages(
-                connection, APPEND, chat, head + 1, [pack(record(head + 1))], make_summary_columns(summary(chat))
+                connection, APPEND, chat, head + 1, [pack(record(head + 1))], make_summary_columns(make_summary(chat))
             ),
             await pages(connection, READ, chat, head - 10, None),
         )

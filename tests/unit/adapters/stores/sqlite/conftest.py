@@ -20,7 +20,7 @@ from treadle.base import file_system
 from treadle.errors import *
 from treadle.ports.store import Commit
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, summary
+from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, record, make_summary
 
 def say(*words):
     print(*words, flush=True)

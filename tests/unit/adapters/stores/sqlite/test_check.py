@@ -14,7 +14,7 @@ from treadle.errors import Damaged
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
-from treadle.testing.store_contract.helpers import A, B, add, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, list_seqs, make_records, make_summary, record
 
 
 def run(path: Path, sql: str, *values: object) -> list[tuple[object, ...]]:
@@ -41,7 +41,7 @@ PLACE = 1 << 32
 @pytest.fixture
 async def chat(store: SqliteStore) -> SqliteStore:
     """One record as it is, one compressed, one in a blob, and a last one."""
-    await store.create(summary(A, 4), [record(seq, body) for seq, body in BODIES.items()])
+    await store.create(make_summary(A, 4), [record(seq, body) for seq, body in BODIES.items()])
     return store
 
 
@@ -54,7 +54,7 @@ async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(
 ) -> None:
     run(path, f"UPDATE events SET {damage} WHERE place = ?", PLACE + seq)
     log = await chat.read(A)
-    assert seqs(log) == [1, 2, 3, 4]
+    assert list_seqs(log) == [1, 2, 3, 4]
     events = {record.seq: wire.decode(A, record).data for record in log}
     lost_record = events.pop(seq)
     assert isinstance(lost_record, RecordLost)
@@ -100,7 +100,7 @@ async def test_an_unknown_type_number(chat: SqliteStore, path: Path) -> None:
 async def test_a_gap_is_filled_with_what_it_is(chat: SqliteStore, path: Path) -> None:
     run(path, "DELETE FROM events WHERE place = ?", PLACE + 2)
     assert one(list(await chat.check(repair=True))) == ("gap", 2, True)
-    assert seqs(await chat.read(A)) == [1, 2, 3, 4]
+    assert list_seqs(await chat.read(A)) == [1, 2, 3, 4]
     assert wire.decode(A, (await chat.read(A))[1]).data == RecordLost("", "the record was missing")
     assert list(await chat.check()) == []
 
@@ -120,12 +120,12 @@ async def test_a_wrong_head_is_put_right(chat: SqliteStore, path: Path, head: in
 
 
 async def test_a_damaged_summary_hides_no_chat(chat: SqliteStore, path: Path) -> None:
-    await chat.create(summary(B, 1, owner="bob"), records(1, 1))
+    await chat.create(make_summary(B, 1, owner="bob"), make_records(1, 1))
     run(path, "UPDATE chats SET summary = x'00' WHERE id = ?", B)
     assert {one.summary.chat for one in await chat.list()} == {A, B}
     assert (await chat.get(B)).summary.status == "error"
     assert one(list(await chat.check(repair=True))) == ("summary", 0, True)
-    assert (await chat.get(B)).summary == summary(B, 1, owner="bob")
+    assert (await chat.get(B)).summary == make_summary(B, 1, owner="bob")
 
 
 @pytest.mark.parametrize("column", ["head", "wake_ms", "updated_ms", "owner", "status"])
@@ -155,7 +155,7 @@ async def test_outputs_that_are_not_there_are_told(chat: SqliteStore) -> None:
     for seq, digest in ((5, present), (6, "0" * 64)):
         event = ExecutionComplete(CallKey("1.0"), success=True, output=digest)
         encoded = wire.encode(wire.Envelope(seq, A, 1, event))
-        await chat.append(Commit(A, [encoded], summary(A, seq), durable=False))
+        await chat.append(Commit(A, [encoded], make_summary(A, seq), durable=False))
     assert one(list(await chat.check(repair=True))) == ("blob", 6, False)
 
 
@@ -168,7 +168,7 @@ async def test_a_damaged_snapshot_is_no_snapshot(chat: SqliteStore, path: Path) 
 async def test_a_damaged_page_is_a_clear_error(path: Path) -> None:
     """Fault 14: page corrupt."""
     store = SqliteStore(path)
-    await store.create(summary(A, 200), [record(seq, text(f"{seq}" * 100)) for seq in range(1, 201)])
+    await store.create(make_summary(A, 200), [record(seq, text(f"{seq}" * 100)) for seq in range(1, 201)])
     await store.close()
     overwrite_pages(path, 8)
     broken = SqliteStore(path)

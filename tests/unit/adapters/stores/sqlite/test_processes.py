@@ -11,14 +11,14 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.stores.sqlite.leases import BootClock
 from treadle.errors import ChatBusy
 from treadle.ports.store import LEASE_S, Lease
-from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, seqs
+from treadle.testing.store_contract.helpers import A, B, add, begin, claim_lease, list_seqs
 
 APPENDER = """
 say("ready"); hear()
 mine, head = 0, 1
 while mine < 40:
     try:
-        await store.append(Commit(A, [record(head + 1, text("%s"))], summary(A, head + 1), durable=False))
+        await store.append(Commit(A, [record(head + 1, text("%s"))], make_summary(A, head + 1), durable=False))
         mine += 1
     except HeadMoved:
         pass
@@ -42,7 +42,7 @@ async def test_two_processes_append_to_one_chat(store: SqliteStore, spawn: Spawn
         writer.say()
     assert [writer.finish() for writer in writers] == [0, 0]
     log = await store.read(A)
-    assert seqs(log) == list(range(1, 82))
+    assert list_seqs(log) == list(range(1, 82))
     assert sorted(record.body for record in log[1:]) == [text("one")] * 40 + [text("two")] * 40
     assert await store.check() == []
 
@@ -101,7 +101,7 @@ async def test_a_stopped_worker_keeps_its_lease_until_it_expires(store: SqliteSt
     zombie.signal(signal.SIGCONT)
     assert zombie.hear() == "refused"
     await add(later, A, 2, heir)
-    assert seqs(await store.read(A)) == [1, 2]
+    assert list_seqs(await store.read(A)) == [1, 2]
     await later.close()
 
 
@@ -144,7 +144,8 @@ async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: 
     writer = spawn(
         """
         for seq in range(2, 1_000_000):
-            await store.append(Commit(A, [record(seq, text("x" * seq * 40))], summary(A, seq), durable=seq % 2 < 1))
+            records = [record(seq, text("x" * seq * 40))]
+            await store.append(Commit(A, records, make_summary(A, seq), durable=seq % 2 < 1))
             say(seq)
         """
     )
@@ -153,7 +154,7 @@ async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: 
         last = int(writer.hear())
     writer.kill()
     log = await store.read(A)
-    assert seqs(log) == list(range(1, len(log) + 1))
+    assert list_seqs(log) == list(range(1, len(log) + 1))
     assert len(log) >= last
     assert all(record.body == text("x" * record.seq * 40) for record in log[1:])
     assert await store.check() == []
@@ -177,7 +178,7 @@ async def test_killed_at_a_persistence_point(store: SqliteStore, spawn: Spawn, n
         lease = await claim_lease(store, "gone")
         file_system.install_fault_hook(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
         new = [record(2, text("x" * 100_000))]
-        await store.append(Commit(A, new, summary(A, 2, runnable=True), lease=lease))
+        await store.append(Commit(A, new, make_summary(A, 2, runnable=True), lease=lease))
         """
     )
     assert worker.finish() == -signal.SIGKILL

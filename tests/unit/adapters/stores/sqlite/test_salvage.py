@@ -15,7 +15,7 @@ from treadle.adapters.stores.sqlite.salvage import make_salvaged_path, salvage
 from treadle.base.types import ChatId
 from treadle.protocol import wire
 from treadle.protocol.events import RecordLost
-from treadle.testing.store_contract.helpers import record, summary
+from treadle.testing.store_contract.helpers import make_summary, record
 
 CHATS = [ChatId(f"c_{number:016d}") for number in range(30)]
 HEAD = 12
@@ -41,7 +41,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store = SqliteStore(path)
         for chat in CHATS:
             records = [record(seq, body(chat, seq)) for seq in range(1, HEAD + 1)]
-            await store.create(summary(chat, HEAD, owner="ada"), records)
+            await store.create(make_summary(chat, HEAD, owner="ada"), records)
         await store.search_text(["words"])  # its index is a cache, which is left behind
         await store.close()
 
@@ -110,7 +110,9 @@ async def test_whatever_is_struck_what_is_saved_is_true(path: Path, kind: str, s
 async def test_a_lost_header_loses_nothing(path: Path) -> None:
     strike(path, "first page", random.Random(1))
     store = await salvage_store(path)
-    assert {listed.summary for listed in await store.list()} == {summary(chat, HEAD, owner="ada") for chat in CHATS}
+    assert {listed.summary for listed in await store.list()} == {
+        make_summary(chat, HEAD, owner="ada") for chat in CHATS
+    }
     assert [log_record.body for log_record in await store.read(CHATS[0])] == [
         body(CHATS[0], seq) for seq in range(1, HEAD + 1)
     ]
@@ -129,7 +131,7 @@ async def test_what_only_the_write_ahead_log_has_is_saved(path: Path) -> None:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM chats").fetchone()  # so that no checkpoint moves the log into the file
         store = SqliteStore(path)
-        await store.create(summary(new, 1), [record(1, text("new"))])
+        await store.create(make_summary(new, 1), [record(1, text("new"))])
         await store.close()
         copy = path.parent / "crashed" / "treadle.db"
         copy.parent.mkdir()
@@ -194,8 +196,8 @@ async def test_a_deleted_chat_does_not_come_back(path: Path) -> None:  # A-06
 async def test_nothing_of_a_deleted_chat_stays_in_the_file(tmp_path: Path) -> None:
     path, word = tmp_path / "treadle.db", b"cormorantine"
     store = SqliteStore(path)
-    await store.create(summary(CHATS[0], 1), [record(1, text("a heron"))])
-    await store.create(summary(CHATS[1], 1, title=word.decode()), [record(1, text(word.decode()))])
+    await store.create(make_summary(CHATS[0], 1), [record(1, text("a heron"))])
+    await store.create(make_summary(CHATS[1], 1, title=word.decode()), [record(1, text(word.decode()))])
     await store.search_text(["heron"])
     await store.delete([CHATS[1]])
     await store.close()

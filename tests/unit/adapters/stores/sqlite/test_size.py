@@ -26,7 +26,7 @@ from treadle.protocol.events import (
     TurnEnd,
     TurnStart,
 )
-from treadle.testing.store_contract.helpers import A, B, add, records, summary
+from treadle.testing.store_contract.helpers import A, B, add, make_records, make_summary
 
 LONG = 100_000
 
@@ -41,8 +41,8 @@ async def _cpu_of_appends(store: SqliteStore, chat, head: int, count: int = 100)
 @pytest.mark.thorough(one_of=8)
 async def test_a_chat_of_100k_events(store: SqliteStore) -> None:
     """Fault 18: an append and a read of the tail cost what they cost in a new chat."""
-    await store.create(summary(A, LONG), records(1, LONG))
-    await store.create(summary(B, 1), records(1, 1))
+    await store.create(make_summary(A, LONG), make_records(1, LONG))
+    await store.create(make_summary(B, 1), make_records(1, 1))
     short = min([await _cpu_of_appends(store, B, head) for head in (1, 101, 201)])
     long = min([await _cpu_of_appends(store, A, head) for head in (LONG, LONG + 100, LONG + 200)])
     assert long < 3 * short
@@ -84,13 +84,13 @@ def _rounds(count: int) -> list[Event]:
 
 async def test_the_log_of_500_rounds_is_small(path: Path) -> None:
     store = SqliteStore(path)
-    await store.create(summary(A, 0), [])
+    await store.create(make_summary(A, 0), [])
     events = _rounds(500)
     for first in range(0, len(events), 5):
         step = [
             wire.encode(Envelope(seq, A, 1, event)) for seq, event in enumerate(events[first : first + 5], first + 1)
         ]
-        await store.append(Commit(A, step, summary(A, first + 5), durable=False))
+        await store.append(Commit(A, step, make_summary(A, first + 5), durable=False))
     await store.close()
     messages = sum(
         len(json.dumps({"role": "assistant", "content": event.content, "tool_calls": [

@@ -9,7 +9,7 @@ import pytest
 from treadle.adapters.stores.sqlite import SqliteStore, text_index
 from treadle.protocol.events import UserMessage
 from treadle.testing.store_contract.helpers import A, B, begin
-from treadle.testing.store_contract.lists import finds, say
+from treadle.testing.store_contract.lists import is_found, say
 
 
 async def test_without_fts5_every_chat_may_have_the_words(
@@ -28,6 +28,6 @@ async def test_what_was_said_is_taken_in_once(store: SqliteStore, path: Path) ->
     await begin(store, A)
     await say(store, A, 1, UserMessage("a secret word"))
     for _ in range(3):
-        assert await finds(store, ["secret"], A, 2)
+        assert await is_found(store, ["secret"], A, 2)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT chat_no, first, last FROM said_parts").fetchall() == [(1, 1, 2)]

@@ -16,7 +16,7 @@ from treadle.base import file_system
 from treadle.base.types import ChatId
 from treadle.errors import HeadMoved, StoreError
 from treadle.ports.store import Commit, Snapshot
-from treadle.testing.store_contract.helpers import A, add, begin, record, seqs, summary
+from treadle.testing.store_contract.helpers import A, add, begin, list_seqs, make_summary, record
 
 
 class Struck(Exception):
@@ -51,7 +51,7 @@ async def test_a_batch_is_as_durable_as_its_most_demanding_job(path: Path) -> No
     )
     try:
         for seq, durable in ((2, False), (3, True), (4, True), (5, False)):
-            await store.append(Commit(A, [record(seq)], summary(A, seq), durable=durable))
+            await store.append(Commit(A, [record(seq)], make_summary(A, seq), durable=durable))
     finally:
         file_system.install_fault_hook(None)
     await store.close()
@@ -105,11 +105,11 @@ async def test_a_fault_after_the_commit_is_not_repeated(store: SqliteStore) -> N
         file_system.install_fault_hook(None)
     with pytest.raises(HeadMoved):
         await add(store, A, 2)
-    assert seqs(await store.read(A)) == [1, 2]
+    assert list_seqs(await store.read(A)) == [1, 2]
 
 
 async def test_a_type_numbered_in_a_lost_transaction_is_numbered_again(store: SqliteStore) -> None:
-    await store.create(summary(A, 0), [])
+    await store.create(make_summary(A, 0), [])
 
     def strike(name: str) -> None:
         if name == "store.before_commit":
@@ -128,7 +128,7 @@ async def test_a_type_numbered_in_a_lost_transaction_is_numbered_again(store: Sq
 async def test_a_cancelled_append_lands_or_not_but_never_half(store: SqliteStore) -> None:
     await begin(store, A)
     task = asyncio.create_task(
-        store.append(Commit(A, [record(2), record(3, text("x" * 9000))], summary(A, 3), durable=True))
+        store.append(Commit(A, [record(2), record(3, text("x" * 9000))], make_summary(A, 3), durable=True))
     )
     await asyncio.sleep(0)
     task.cancel()
@@ -161,12 +161,12 @@ async def test_a_full_disk_is_an_error_and_then_all_is_well(store: SqliteStore) 
     connection.execute("PRAGMA max_page_count = 30")
     big = [record(seq, _noise(seq)) for seq in range(2, 12)]
     with pytest.raises(StoreError, match="no space left"):
-        await store.append(Commit(A, big, summary(A, 11), durable=True))
-    assert seqs(await store.read(A)) == [1]
+        await store.append(Commit(A, big, make_summary(A, 11), durable=True))
+    assert list_seqs(await store.read(A)) == [1]
     await add(store, A, 2)  # a small record is still taken
     connection.execute("PRAGMA max_page_count = 100000")
-    await store.append(Commit(A, [record(3, _noise(3))], summary(A, 3), durable=True))
-    assert seqs(await store.read(A)) == [1, 2, 3]
+    await store.append(Commit(A, [record(3, _noise(3))], make_summary(A, 3), durable=True))
+    assert list_seqs(await store.read(A)) == [1, 2, 3]
 
 
 def _noise(seed: int) -> bytes:
@@ -225,7 +225,7 @@ def test_a_store_serves_one_loop_after_the_other(path: Path) -> None:
     store = SqliteStore(path)
     asyncio.run(begin(store, A))
     asyncio.run(add(store, A, 2))
-    assert seqs(asyncio.run(store.read(A))) == [1, 2]
+    assert list_seqs(asyncio.run(store.read(A))) == [1, 2]
     asyncio.run(store.close())
 
 
@@ -246,7 +246,7 @@ def test_what_was_asked_in_a_loop_is_answered_there_though_another_came(path: Pa
 async def _ask_again_and_wait(store: SqliteStore, appending: asyncio.Task[None]) -> None:
     assert await store.read_head(A) >= 1
     await appending
-    assert seqs(await store.read(A)) == [1, 2]
+    assert list_seqs(await store.read(A)) == [1, 2]
 
 
 def test_loops_in_several_threads_are_answered_also_when_one_of_them_goes(path: Path) -> None:
@@ -264,7 +264,7 @@ def test_loops_in_several_threads_are_answered_also_when_one_of_them_goes(path: 
     for worker in workers:
         worker.join(60)
     assert not any(worker.is_alive() for worker in workers), "a loop waits for an answer that never comes"
-    assert [len(seqs(asyncio.run(store.read(chat)))) for chat in chats] == [29, 59, 89, 119]
+    assert [len(list_seqs(asyncio.run(store.read(chat)))) for chat in chats] == [29, 59, 89, 119]
     asyncio.run(store.close())
 
 

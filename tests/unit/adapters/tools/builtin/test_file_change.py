@@ -20,7 +20,7 @@ from treadle.base import file_system
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.files import FileChange, FileState
-from treadle.testing.checker import files_of
+from treadle.testing.checker import read_files
 from treadle.testing.faults import InjectedFault, faults
 
 
@@ -180,12 +180,12 @@ TWICE = [
 @pytest.mark.parametrize("strikes", TWICE)
 async def test_what_fails_twice_half_way_is_taken_back(call, project: Path, context: ToolContext, strikes: str) -> None:
     prepare_patch(project)
-    old_files = files_of(project)
+    old_files = read_files(project)
     tool = ApplyPatch(context)
     invocation = await prepare_call(tool, call(patch=PATCH))
     with faults(strikes), pytest.raises(ToolError, match="so none of them was"):
         await tool.run(invocation)
-    assert files_of(project) == old_files
+    assert read_files(project) == old_files
     assert await tool.settle(invocation) == "run_again"
     assert states(await tool.run(invocation)) == ALL
 
