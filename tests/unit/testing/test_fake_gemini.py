@@ -83,4 +83,4 @@ def test_declarations_that_are_refused(declared: dict[str, Any], words: str) -> 
 
 def test_unknown_fields_and_broken_bodies() -> None:
     assert 'Unknown name "model"' in find_contents_complaint(USER, model="x")
-    assert "Invalid JSON payload" in find_contents_complaint(b"{", (), strict=False)
+    assert "Invalid JSON payload" in find_complaint(b"{", (), strict=False)
