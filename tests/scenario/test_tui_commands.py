@@ -109,6 +109,11 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
             await until(pilot, lambda: "there is no mode 'nonsense'" in read_notifications(app))
             await say(pilot, "/comapct")
             await until(pilot, lambda: "did you mean 'compact'" in read_notifications(app))
+            for word in ("soon", "9" * 5000):
+                await say(pilot, f"/fork {word}")
+                await until(
+                    pilot, lambda word=word: f"{word[:80]!r} is no number of an event" in read_notifications(app)
+                )
             await say(pilot, "/fork")
             await until(pilot, lambda: app.link is not None and app.link.id != first)
             await say(pilot, "/new")
