@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from scripts.mcp_servers import place
 from tests.conformance.test_mcp_servers import BIN, EVERYTHING, FILES, NODE, need, own_children, repository, texts
+from tests.leftovers import descendants
 from tests.scenario.mcp_servers.kit import PATIENCE_S, Kit, collect_events, results
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say
@@ -158,7 +159,10 @@ def over_http(command: list[str], folder: Path) -> Iterator[str]:
         assert any(re.search(rb"[Ll]istening", line) for line in gateway.stdout)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        os.killpg(gateway.pid, signal.SIGKILL)
+        gateway.send_signal(signal.SIGSTOP)  # it starts no more servers, which are in groups of their own
+        for pid in [*descendants(gateway.pid), gateway.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         gateway.wait()
         gateway.stdout.close()
 

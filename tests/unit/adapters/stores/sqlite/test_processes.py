@@ -22,7 +22,7 @@ while mine < 40:
         mine += 1
     except HeadMoved:
         pass
-    head = await store.head(A)
+    head = await store.read_head(A)
 """
 
 
