@@ -466,6 +466,6 @@ def _holder(world: str) -> int:
     """The process that holds this world, by its command line."""
     for process in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
-            if world.encode().hex() in Path("/proc", process, "cmdline").read_text():
+            if world.encode().hex().encode() in Path("/proc", process, "cmdline").read_bytes():
                 return int(process)
     raise AssertionError("there is no holder")
