@@ -88,7 +88,8 @@ class AllHosts(Value, tag="all", frozen=True):
 
 
 PROXY_PORT = 3128
-"""On 127.0.0.1 of the command's own network: there the proxy speaks HTTP and SOCKS5. The port is always free."""
+"""On 127.0.0.1 of the command's own network: there the proxy speaks HTTP and SOCKS5. The network is new for each
+command, so the port is always free."""
 
 
 class Hosts(Value, tag="hosts", frozen=True):
@@ -144,12 +145,14 @@ class Sandbox(ABC):
     level: Level
     views: bool = False  # True if a copy-on-write view of the root works here
     lays: bool = False
-    """True if it accepts a view that the starter of the command has mounted (`View.is_premounted`), which is faster."""
+    """True if the sandbox accepts a view that the starter of the command has mounted (`View.is_premounted`), which is
+    faster with many changes."""
 
     @abstractmethod
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """Return the command line that runs `argv` in `cwd` with this confinement. SandboxError if this sandbox cannot
-        provide all of it: it never provides less. The caller passes on only the standard descriptors."""
+        provide all of it: it never provides less. The caller must pass on only the standard descriptors, because the
+        command can use every open one."""
 
     def list_sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
         """Sockets of daemons that the sandbox covers one by one with a program of its own before the command. A caller

@@ -22,7 +22,8 @@ AskModel = Callable[[ModelRequest], Awaitable[str]]
 
 
 class Trial(Value, frozen=True):
-    """The plan for running a command on a view. Recorded first: one with network must not be repeated (D-02)."""
+    """The plan for running a command on a view. Recorded before the command starts, since a command that can use the
+    network must not be repeated (D-02)."""
 
     plan: dict[str, Any]
     begins: bool = True
@@ -173,7 +174,8 @@ class Tool(Protocol):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         """Find out what the call would change, and leave the project as it is. A command is carried out on a
-        copy-on-write view, by the invocation's `trial`; `run` then commits this very effect. None: impossible here."""
+        copy-on-write view, by the invocation's `trial`; `run` then makes this very effect the project's own. None:
+        that cannot be had here."""
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         """End everything that this call started, in any process: the run was interrupted, or the call took too long. No

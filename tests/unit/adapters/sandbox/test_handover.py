@@ -193,6 +193,8 @@ def _proxy_of(parent: int) -> int:
     for name in os.listdir("/proc"):
         with suppress(OSError, ValueError):
             _, _, fields = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")
-            if int(fields.split()[1]) == parent and "bwrap" not in Path(f"/proc/{name}/comm").read_text(errors="replace"):
+            if int(fields.split()[1]) == parent and "bwrap" not in Path(f"/proc/{name}/comm").read_text(
+                errors="replace"
+            ):
                 return int(name)
     raise AssertionError("there is no proxy")
