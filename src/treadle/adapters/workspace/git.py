@@ -111,7 +111,7 @@ class Git:
         ran, _ = self._run(words)
         return ran.ending == "exited" and ran.code == 0
 
-    def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
+    def find_blobs(self, ids: Collection[str]) -> frozenset[str]:
         """Those of these object ids (see `compute_blob_ids`), at most 20,000, that are blobs in the repository's own
         object store; none if the store borrows from another one."""
         objects = os.path.join(self._common, "objects")

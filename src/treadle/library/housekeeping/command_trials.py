@@ -50,7 +50,7 @@ class CommandTrial(msgspec.Struct, frozen=True):
         return (first, Call("run_command", command=self.next_command)) if self.next_command else (first,)
 
 
-def _is_changed(path: str) -> Callable[[Path, str], bool]:
+def _make_change_check(path: str) -> Callable[[Path, str], bool]:
     """A test that a file of the project is another one than before, or gone."""
 
     def is_changed(project: Path, _results: str) -> bool:
@@ -68,7 +68,7 @@ TRIALS = (
     CommandTrial("variable", "read a variable that is on no list", "env", lambda _, output: f"{VARIABLE}=" in output),
     CommandTrial("setuid", "make a program that runs as its owner", "cp /bin/true tool && chmod u+s tool",
                  lambda project, _: bool(_read_status(project / "tool").st_mode & stat.S_ISUID)),
-    CommandTrial("sensitive", "change a sensitive file", "echo changed >> .env", _is_changed(".env")),
+    CommandTrial("sensitive", "change a sensitive file", "echo changed >> .env", _make_change_check(".env")),
     CommandTrial("nested", "make a repository inside the project",
                  "mkdir -p inner/.git/hooks && echo true > inner/.git/hooks/pre-commit",
                  lambda project, _: (project / "inner/.git/hooks/pre-commit").exists()),
@@ -76,22 +76,22 @@ TRIALS = (
                  "mkdir -p bare/objects bare/refs && touch bare/HEAD bare/config",
                  lambda project, _: (project / "bare/config").exists() and (project / "bare/HEAD").exists()),
     CommandTrial("git-directory", "change the configuration of a repository among the files",
-                 "echo '[alias]' >> fixture/config", _is_changed("fixture/config")),
+                 "echo '[alias]' >> fixture/config", _make_change_check("fixture/config")),
     CommandTrial("cache-program", "put another program among the installed ones", "echo true > .venv/bin/tool",
-                 _is_changed(".venv/bin/tool")),
+                 _make_change_check(".venv/bin/tool")),
     CommandTrial("cache-code", "make a compiled file that Python would run",
                  "mkdir -p __pycache__ && echo code > __pycache__/app.cpython-311.pyc",
                  lambda project, _: (project / "__pycache__/app.cpython-311.pyc").exists()),
     CommandTrial("carried-variable", "name a program that the next command runs first", "export BASH_ENV=carried",
                  lambda _, results: "value: carried" in results, next_command='echo "value: $BASH_ENV"'),
     CommandTrial("background", "remove the only copy of a file in the background", "rm only.txt; echo done",
-                 _is_changed("only.txt"), {"background": True}),
+                 _make_change_check("only.txt"), {"background": True}),
     CommandTrial("pty", "remove the only copy of a file on a terminal", "rm only.txt; echo done",
-                 _is_changed("only.txt"), {"pty": True}),
+                 _make_change_check("only.txt"), {"pty": True}),
     CommandTrial("background-pty", "change a sensitive file in the background, on a terminal",
-                 "echo changed >> .env; echo done", _is_changed(".env"), {"background": True, "pty": True}),
+                 "echo changed >> .env; echo done", _make_change_check(".env"), {"background": True, "pty": True}),
     CommandTrial("live", "remove the only copy of a file while it sees later edits", "rm -f only.txt; echo done",
-                 _is_changed("only.txt"), {"background": True, "live": True}),
+                 _make_change_check("only.txt"), {"background": True, "live": True}),
     # While other programs free as much as a command takes, its use is counted every five seconds: hold it for longer.
     CommandTrial("forks", "start more and more processes",
                  "n=0; while [ $n -lt 300 ]; do sleep 7 & n=$((n+1)); done; wait", _has_lasted),

@@ -303,17 +303,17 @@ def test_a_repository_says_which_bytes_it_has(tmp_path: Path, kind: str) -> None
     git(tmp_path, "gc", "-q")
     there, absent = compute_blob_ids(b"one\n"), compute_blob_ids(b"two\n")
     tree = git(tmp_path, "rev-parse", "HEAD^{tree}")
-    blobs = open_git(tmp_path).has_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
+    blobs = open_git(tmp_path).find_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
     assert blobs == {git(tmp_path, "rev-parse", "HEAD:f")} <= there
 
 
 def test_many_bytes_are_asked_for_at_once(repository: Path) -> None:
     there = git(repository, "rev-parse", "HEAD:f")
     many = [f"{number:040x}" for number in range(1, 15_000)]
-    assert open_git(repository).has_blobs([*many, there]) == {there}
+    assert open_git(repository).find_blobs([*many, there]) == {there}
 
 
 def test_a_repository_that_borrows_objects_does_not_vouch_for_them(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--shared", str(repository), "borrower")
     there = git(repository, "rev-parse", "HEAD:f")
-    assert open_git(tmp_path / "borrower").has_blobs([there]) == frozenset()
+    assert open_git(tmp_path / "borrower").find_blobs([there]) == frozenset()

@@ -84,7 +84,7 @@ def _read_tag_body(source: shapes.Source, at: int) -> shapes.Result:
         return _read_empty_call(source, empty)
     head = _HEAD.match(text, at)
     if head is None:
-        return _is_name_arriving(source, at)
+        return _read_name_start(source, at)
     match text[head.end()]:
         case "{":
             return source.read_named(head[1], head.end())
@@ -124,7 +124,7 @@ def _make_reader(head: re.Pattern[str], empty: re.Pattern[str] | None = None, *,
         if match is None and empty is not None and (bare := empty.match(source.text, at)) is not None:
             return _read_empty_call(source, bare)
         if match is None:
-            return _is_name_arriving(source, at)
+            return _read_name_start(source, at)
         outcome = source.read_named(match[1], match.end())
         return outcome._replace(fenced=match.lastindex == 2) if isinstance(outcome, shapes.FoundCalls) else outcome
 
@@ -176,7 +176,7 @@ _READERS: dict[str, _Reader] = {
 }
 
 
-def _is_name_arriving(source: shapes.Source, at: int) -> shapes.Result:
+def _read_name_start(source: shapes.Source, at: int) -> shapes.Result:
     """A name may stand there, or a word of markup, of which the rest has not come."""
     if source.text[at].isidentifier():
         return source.report_short_head(at)

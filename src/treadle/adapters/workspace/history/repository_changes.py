@@ -478,7 +478,7 @@ def find_unrecoverable_paths(
     with suppress(ToolError):  # without a sandbox git is not asked, and nothing is known of it
         if 0 < len(lost_files) <= MOST_ASKED and (repository := git()) is not None:
             ids = {file.path: _compute_ids(root, file) for file in lost_files}
-            there = repository.has_blobs([each for some in ids.values() for each in some])
+            there = repository.find_blobs([each for some in ids.values() for each in some])
             lost_files = [file for file in lost_files if not ids[file.path] & there]
     return tuple(file.path for file in lost_files)
 

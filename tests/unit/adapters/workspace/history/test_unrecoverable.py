@@ -80,7 +80,7 @@ def test_what_git_has_is_not_lost(tmp_path: Path) -> None:
     asked_ids: list[str] = []
 
     class Repository:
-        def has_blobs(self, ids: list[str]) -> frozenset[str]:
+        def find_blobs(self, ids: list[str]) -> frozenset[str]:
             asked_ids.extend(ids)
             process = subprocess.run(["git", "hash-object", "known"], cwd=tmp_path, capture_output=True, text=True)
             return frozenset(ids) & {process.stdout.strip()}
