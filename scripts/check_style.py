@@ -3,8 +3,8 @@
 The limits stand in `pyproject.toml` under `[tool.treadle.style]`, one table a folder. A vague name is a participle
 or pronoun alone (`told`, `found`, `Which`), of a function also any single word in -ed (`ruled`): it cannot be searched
 for and says neither what a thing is nor what a function does. A function without a verb does not begin with a word of
-`verbs.txt` or a prefix such as `is_`. A vague sentence begins with "What", "Who" or "Whether",
-or speaks of "nobody" or "whoever"."""
+`verbs.txt` or a prefix such as `is_`. A vague sentence begins with "What", "Who" or "Whether", or speaks of "nobody"
+or "whoever"."""
 
 import ast
 import io
