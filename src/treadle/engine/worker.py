@@ -106,11 +106,6 @@ class Worker:
     def full(self) -> bool:
         return self.leaving or (self.concurrency > 0 and self.load >= self.concurrency)
 
-    def find_driven_epoch(self, chat: ChatId) -> int | None:
-        """The epoch under which the chat is driven here, if it is."""
-        hold = self._held.get(chat)
-        return hold.lease.epoch if hold is not None else None
-
     def is_holding(self, chat: ChatId) -> bool:
         return chat in self._held or chat in self._taken
 

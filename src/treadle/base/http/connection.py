@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, lru_cache
+from itertools import zip_longest
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
@@ -372,11 +373,63 @@ class ServerRoute(NamedTuple):
 async def _connect(to: Address) -> ClientConnection:
     loop = asyncio.get_running_loop()
     context = await loop.run_in_executor(None, get_tls_context) if to.scheme == "https" else None
-    more: dict[str, Any] = {}
-    if isinstance(loop, asyncio.BaseEventLoop):  # others try one address after the other
-        more["happy_eyeballs_delay"] = NEXT_ADDRESS_S
-    _, connection = await loop.create_connection(ClientConnection, to.host, to.port, ssl=context, **more)
+    return await _begin_connection(await _connect_socket(to), to, context)
+
+
+async def _begin_connection(sock: socket.socket, to: Address, context: "ssl.SSLContext | None") -> ClientConnection:
+    loop, name = asyncio.get_running_loop(), to.host if context is not None else None
+    try:
+        _, connection = await loop.create_connection(ClientConnection, sock=sock, ssl=context, server_hostname=name)
+    except BaseException:
+        sock.close()
+        raise
     return connection
+
+
+async def _connect_socket(to: Address) -> socket.socket:
+    """Connect to the address of the host that answers first. The next one is tried when one fails, or beside it after
+    NEXT_ADDRESS_S. asyncio's `happy_eyeballs_delay` does the same, but loses a connected socket if it is cancelled."""
+    try:  # numbers need no look-up and no thread
+        rows = socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        rows = await asyncio.get_running_loop().getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    families = [[row for row in rows if row[0] == family] for family in dict.fromkeys(row[0] for row in rows)]
+    untried = [row for in_turn in zip_longest(*families) for row in in_turn if row is not None]
+    running: set[asyncio.Task[socket.socket]] = set()
+    error = OSError(f"{to.host} has no address")
+    try:
+        while untried or running:
+            if untried:
+                running.add(asyncio.create_task(_try_address(*untried.pop(0))))
+            delay_s = NEXT_ADDRESS_S if untried else None
+            finished, _ = await asyncio.wait(running, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in finished:
+                running.remove(attempt)
+                try:
+                    return attempt.result()
+                except OSError as failure:
+                    error = failure
+        raise error
+    finally:
+        for attempt in running:
+            attempt.cancel()
+            attempt.add_done_callback(_close_unused)
+
+
+async def _try_address(family: int, kind: int, protocol: int, _: str, address: Any) -> socket.socket:
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _close_unused(attempt: asyncio.Task[socket.socket]) -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
 
 
 async def _connect_by_socks(to: Address, proxy: Address) -> ClientConnection:
@@ -395,13 +448,7 @@ async def _connect_by_socks(to: Address, proxy: Address) -> ClientConnection:
         sock = await socks.connect(to.host, to.port, timeout=CONNECT_S)
     except (ProxyError, ProxyTimeoutError, OSError) as error:
         raise ConnectionError(f"{error}, says the proxy {proxy.host_header}") from error
-    try:
-        name = to.host if context is not None else None
-        _, connection = await loop.create_connection(ClientConnection, sock=sock, ssl=context, server_hostname=name)
-    except BaseException:
-        sock.close()
-        raise
-    return connection
+    return await _begin_connection(sock, to, context)
 
 
 async def _tunnel(connection: ClientConnection, to: Address, proxy: Address) -> None:
