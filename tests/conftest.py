@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.faults.chance import SOAK, examples, split_thorough
 from tests.homes import shared_home
-from tests.leftovers import no_process_is_left, process_watch, pytest_sessionfinish
+from tests.leftovers import no_process_is_left, process_watch, pytest_runtest_teardown, pytest_sessionfinish
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
 from tests.required import pytest_make_collect_report, pytest_runtest_makereport
 
@@ -24,6 +24,7 @@ __all__ = [
     "process_watch",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
+    "pytest_runtest_teardown",
     "pytest_sessionfinish",
 ]
 

@@ -1,4 +1,5 @@
-"""Tests leave nothing behind: no process after a test, and neither a process nor a file after the run.
+"""Tests leave nothing behind: no process, open socket or unfinished coroutine after a test, and neither a process nor a
+file after the run.
 
 A process that a test left is a descendant of the process of the test run, or an orphan: a new child of the process that
 adopts orphans, whose command line, environment or folder names the temporary folder of the tests. All temporary files
@@ -6,10 +7,12 @@ of a run lie in one folder, which is TMPDIR of the run, so that other runs on th
 """
 
 import atexit
+import gc
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator
@@ -175,6 +178,26 @@ def _end(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
         except OSError:
             continue
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Whatever a test left open fails this test, not a later one during which the garbage collector finds it. What is
+    alive is frozen, so that a collection takes no longer than the objects of one test need."""
+    result = yield
+    warnings: list[str] = []
+    hook, sys.unraisablehook = (
+        sys.unraisablehook,
+        lambda error: warnings.append(f"{error.exc_value!r} {error.object!r}"),
+    )
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    gc.freeze()
+    if warnings:
+        pytest.fail("left open by the test:\n" + "\n".join(warnings), pytrace=False)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
