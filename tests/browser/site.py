@@ -120,7 +120,7 @@ class Window:
 
     def sign_in(self) -> Page:
         self.page.goto(self.site.link)
-        self.page.wait_for_selector(".new")
+        self.page.wait_for_selector("treadle-app.open")
         return self.page
 
     def show(self, chat: str) -> Page:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 import treadle
-from tests.browser.site import PHONE, Site, window
+from tests.browser.site import IDLE, PHONE, Site, window
 from tests.scenario.mcp_servers.kit import ODD
 from treadle.protocol.envelope import EndReason
 
@@ -283,6 +284,7 @@ def test_answered_in_one_window_and_gone_from_the_other(browser: Browser, site: 
 
 
 def test_a_phone_signs_in_with_a_code(browser: Browser, site: Site) -> None:  # S-13
+    site.create("From a desk", IDLE)
     code = site.code()
     with window(browser, site, PHONE, has_touch=True, is_mobile=True) as browser_window:
         page = browser_window.page
@@ -297,3 +299,38 @@ def test_a_phone_signs_in_with_a_code(browser: Browser, site: Site) -> None:  # 
         assert max(page.evaluate(over)) <= 0, "the page has a scroll bar of its own"
         page.click("a[aria-label='All chats']")
         expect(page.locator("chat-list a.chat >> nth=0")).to_contain_text("From a phone")
+
+
+def test_a_phone_without_chats_begins_with_the_first_message(browser: Browser, tmp_path: Path) -> None:  # U-05
+    with closing(Site(tmp_path)) as site, window(browser, site, PHONE) as phone, window(browser, site) as desktop:
+        assert desktop.sign_in().is_visible(".new")
+        page = phone.sign_in()
+        page.fill("textarea[aria-label=Message]", "The first message")
+        page.click("a[aria-label='All chats']")
+        expect(page.locator("chat-list")).to_contain_text("No chats yet.")
+        page.click(".new")
+        page.click("button[aria-label=Send]")
+        expect(page.locator("chat-answer")).to_contain_text("Hello.")
+        page.goto(site.address)
+        page.reload()
+        expect(page.locator("chat-list a.chat")).to_contain_text("The first message")
+        assert page.is_hidden("textarea")
+
+
+def test_the_message_field_of_a_phone_holds_its_words_and_buttons(browser: Browser, site: Site) -> None:  # U-05
+    chat = site.create("Tell me", HANG)
+    with window(browser, site, PHONE) as phone:
+        page = phone.show(chat)
+        page.wait_for_selector("button[aria-label='Stop the run']")
+        middles = [
+            page.eval_on_selector(selector, "each => (box => box.top + box.height / 2)(each.getBoundingClientRect())")
+            for selector in (".send", ".stop", "button:has-text('Steer')", "select[name=reasoning_effort]")
+        ]
+        assert max(middles) - min(middles) < 3
+        assert (
+            page.eval_on_selector(
+                "textarea", "each => (each.value = each.placeholder, each.scrollHeight - each.clientHeight)"
+            )
+            <= 0
+        )
+    site("POST", f"/api/chats/{chat}/interrupt")

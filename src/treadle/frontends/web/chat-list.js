@@ -47,6 +47,8 @@ class ChatList extends HTMLElement {
     for (const chat of chats) if (!this.status || chat.status === this.status) this.chats.set(chat.id, chat);
     this.next = next;
     this.draw();
+    if (!this.loaded && !chats.length) this.app.welcome();
+    this.loaded = true;
   }
 
   /** A chat has changed, as the server says. */

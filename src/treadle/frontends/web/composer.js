@@ -83,7 +83,7 @@ class Composer extends HTMLElement {
     this.busy = busy;
     this.steerButton.hidden = !busy;
     if (this.stopButton) this.stopButton.hidden = !busy;
-    this.area.placeholder = busy ? "Send a message: it waits in the queue, or steers the run" : this.hint;
+    this.area.placeholder = busy ? "Queue a message, or steer the run" : this.hint;
     this.sendButton.title = busy ? "Queue (Enter)" : "Send (Enter)";
     this.sendButton.setAttribute("aria-label", busy ? "Queue" : "Send");
   }

@@ -112,6 +112,11 @@ class App extends HTMLElement {
     else this.put("new-chat", (page) => page.begin(this));
   }
 
+  /** The server has no chats: a phone shows the first message's page instead of an empty list. */
+  welcome() {
+    if (NARROW.matches && this.dataset.at === "list") location.replace("#/new");
+  }
+
   /** On a phone the list of chats is a page of its own, and then the main thing. */
   landmark() {
     this.nav?.setAttribute("role", NARROW.matches && this.dataset.at === "list" ? "main" : "navigation");
