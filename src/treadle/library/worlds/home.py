@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,7 @@ class WorldGround:
 
     def __init__(self, folders: WorldFolders, id: str) -> None:
         self._line: socket.socket | None = None
+        self._close_line: weakref.finalize[[], WorldGround] | None = None  # also for an agent that is never closed
         self.name, self._folders, self._lock, self._process = id, folders, threading.Lock(), 0
         world = self._get_world()
         self.folder = f"{folders.locate_view(world)}/tree" if world.how == "copy" else ""
@@ -121,9 +123,6 @@ class WorldGround:
         with self._lock:
             self._hang_up()
 
-    def __del__(self) -> None:
-        self._hang_up()  # for an agent that was never closed
-
     def _open_top(self) -> int:
         """A descriptor of the top folder, from the holder that this process has a line to, or from a new one."""
         deadline = time.monotonic() + _PATIENCE_S
@@ -132,6 +131,7 @@ class WorldGround:
         while True:
             if self._line is None:
                 self._line, self._process = self._call_holder() or self._start_holder(), os.getpid()
+                self._close_line = weakref.finalize(self, self._line.close) if self._line is not None else None
             if self._line is not None:
                 with suppress(OSError):
                     self._line.settimeout(_PATIENCE_S)
@@ -145,9 +145,9 @@ class WorldGround:
             time.sleep(_STEP_S)  # it is about to end, or another process is about to start one
 
     def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
-        self._line = None
+        if self._close_line is not None:
+            self._close_line()
+        self._line = self._close_line = None
 
     def _call_holder(self) -> socket.socket | None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

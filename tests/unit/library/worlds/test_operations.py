@@ -210,3 +210,14 @@ def test_a_holder_stays_while_a_command_enters_its_namespaces(case: Case) -> Non
         with pytest.raises(WorldBusy):
             other_process.end()
     other_process.end()
+
+
+def test_a_ground_that_is_never_closed_closes_its_connection(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the garbage collector comes to the socket first, which it does if the socket is the older object: its
+    warning would fail this test."""
+    assert case.inside()["text"]
+    line = WorldGround(case.worlds.folders, case.world)._call_holder()
+    ground = WorldGround(case.worlds.folders, case.world)
+    monkeypatch.setattr(ground, "_call_holder", lambda: line)
+    os.close(ground.open(os.O_RDONLY))
+    ground.__dict__["cycle"] = ground
