@@ -12,7 +12,7 @@ from tests.scenario.http_kit import Server, serving
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Hang, Say, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.base.stream_server import start_stream_server
+from treadle.base.stream_server import close_server, start_stream_server
 from treadle.client import ChatInfo, Client, ClientChat, ToolCall
 from treadle.client import sync as without_async
 from treadle.errors import ApiError
@@ -195,7 +195,7 @@ class Cutter:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await close_server(self._server)
         self.cut_connections()
 
     def cut_connections(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.base.inert import make_inert_line, print_line, print_note
-from treadle.base.stream_server import start_stream_server
+from treadle.base.stream_server import close_server, start_stream_server
 from treadle.errors import InvalidInput, TreadleError
 
 MAX_BYTES = 64 * 1024 * 1024  # the largest message in bytes. A longer one is refused.
@@ -316,12 +316,14 @@ async def serve_tcp(served: Served, host: str, port: int) -> None:
         await served.converse(Connection(reader, writer, served.handle))
 
     server = await start_stream_server(welcome, host, port)
-    async with server:
+    try:
         print_line(f"Treadle listening on port {server.sockets[0].getsockname()[1]}")
-        await _wait_until_ended(served, asyncio.create_task(server.serve_forever()))
+        await _wait_until_ended(served, asyncio.create_task(asyncio.Event().wait()))
+    finally:
+        await close_server(server)
 
 
-async def _wait_until_ended(served: Served, serving: asyncio.Task[None]) -> None:
+async def _wait_until_ended(served: Served, serving: asyncio.Task[Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(number, served.end_requested.set)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
-from treadle.base.stream_server import start_stream_server
+from treadle.base.stream_server import close_server, start_stream_server
 from treadle.errors import InvalidInput
 
 _PAGE = b"<!doctype html><meta charset=utf-8><title>Treadle</title><p>Signed in. You can close this page."
@@ -30,7 +30,7 @@ class RedirectReceiver:
 
     async def close(self) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_server(self._server)
 
     async def show_page(self, address: str) -> None:
         """Show the address of a sign-in; an answer to an earlier one counts no more."""

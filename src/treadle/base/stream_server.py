@@ -1,7 +1,8 @@
 """Servers of asyncio streams that close every connection.
 
 `asyncio.start_server` leaves a connection open if the task that serves it is cancelled: always before Python 3.12, and
-in every version if the task is cancelled before its first step, since then no `finally` of it runs."""
+in every version if the task is cancelled before its first step, since then no `finally` of it runs. `Server.close`
+loses a connection that was accepted in the same step of the loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -30,3 +31,13 @@ async def start_stream_server(
         task.add_done_callback(finish)
 
     return await asyncio.start_server(accept, host, port, **settings)
+
+
+async def close_server(server: asyncio.Server) -> None:
+    """Close a server of asyncio that may be accepting a connection at this moment. `server.close()` alone would lose
+    that connection: its client would wait until the garbage collector closes the socket."""
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener)
+    for _ in range(2):  # accepted connections get their transports, then their protocols are told of them
+        await asyncio.sleep(0)
+    server.close()

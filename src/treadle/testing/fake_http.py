@@ -10,6 +10,7 @@ from typing import Self, cast
 
 import msgspec
 
+from treadle.base.stream_server import close_server
 from treadle.errors import ScriptError
 
 Headers = dict[str, str]
@@ -129,7 +130,7 @@ async def listen(route: Route, connections: set[HttpConnection]) -> tuple[asynci
 
 
 async def close(server: asyncio.Server, connections: set[HttpConnection]) -> None:
-    server.close()
+    await close_server(server)
     for connection in list(connections):
         connection.close()
     await server.wait_closed()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.base.stream_server import start_stream_server
+from treadle.base.stream_server import close_server, start_stream_server
 from treadle.base.types import ChatId
 from treadle.client.http import Gap, Http, Lines, Place, decode_error, follow
 from treadle.protocol import wire
@@ -95,7 +95,7 @@ async def test_patience_counts_from_the_loss_of_the_connection() -> None:  # A-0
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
         if connections == 1:
             await asyncio.sleep(2.5)  # quiet for longer than the patience
-            server.close()
+            await close_server(server)
             restart.set()
         else:
             writer.write(b"data: %b\n\n" % LOG[0])

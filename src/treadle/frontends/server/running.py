@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from treadle.base.logs import log_info
+from treadle.base.stream_server import close_server
 from treadle.engine.pool import WorkerPool
 from treadle.errors import InvalidInput
 from treadle.frontends.server.connections import Compression, HttpConnection, SocketConnection
@@ -64,6 +65,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.begun.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            await close_server(server)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

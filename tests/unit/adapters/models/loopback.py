@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.base.stream_server import start_stream_server
+from treadle.base.stream_server import close_server, start_stream_server
 
 
 class Exchange:
@@ -100,7 +100,7 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:
-        listener.close()
+        await close_server(listener)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

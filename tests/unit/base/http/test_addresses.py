@@ -12,6 +12,7 @@ import pytest
 
 from treadle.base.http import connection
 from treadle.base.http.connection import ServerRoute, parse_address
+from treadle.base.stream_server import close_server, start_stream_server
 
 HOST = "several.test"
 
@@ -27,17 +28,17 @@ class Listener:
 async def listening() -> AsyncIterator[Listener]:
     """A server that counts the connections that were opened, and those that the other side closed."""
 
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def take(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         listener.accepted += 1
         with suppress(OSError):
             await reader.read()
         listener.closed += 1
         listener.changed.set()
-        writer.close()
 
-    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
-        listener = Listener(server.sockets[0].getsockname()[1])
-        yield listener
+    server = await start_stream_server(take, "127.0.0.1", 0)
+    listener = Listener(server.sockets[0].getsockname()[1])
+    yield listener
+    await close_server(server)
 
 
 async def until_all_are_closed(listener: Listener) -> None:

@@ -10,7 +10,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from treadle.adapters.stores.postgres import PostgresStore
-from treadle.base.stream_server import start_stream_server
+from treadle.base.stream_server import close_server, start_stream_server
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ class Line:
 
     async def stop(self) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_server(self._server)
         for writer in self._open:
             writer.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
