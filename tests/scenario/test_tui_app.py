@@ -1,14 +1,17 @@
 """The app without a terminal: on a server, on its first run, with what is typed, and with a long chat."""
 
 import asyncio
+import random
 import stat
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual import timer
 from textual.events import Key, Paste
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
@@ -581,3 +584,30 @@ async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> 
             await chat.interrupt()
             await until(pilot, lambda: app.conversation.view.last_end == "interrupted")
             app.leave()
+
+
+async def test_a_machine_that_stalls_as_a_timer_begins_shows_and_answers_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # U-04
+    """A timer of Textual ends at once, without its callback, if it was due before it had begun to wait."""
+    chance, stalled_s = random.Random(1), 0.0
+
+    def read_clock() -> float:
+        """The machine stalls for a second before every other look at the clock."""
+        nonlocal stalled_s
+        stalled_s += chance.randrange(2)
+        return time.monotonic() + stalled_s
+
+    steps: list[Any] = [[Call("run_command", command="echo hi > made.txt")], Say("Made it.")]
+    project = tmp_path / "project"
+    project.mkdir()
+    async with Agent(model=ScriptedModel(steps), home=tmp_path) as agent:
+        app = app_on(agent, project)
+        async with app.run_test(size=(100, 30)) as pilot:
+            monkeypatch.setattr(timer, "_time", SimpleNamespace(get_time=read_clock))
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            await pilot.press("y")
+            await until(pilot, lambda: "Made it." in read_transcript(app))
+            app.leave()
+    assert (project / "made.txt").exists()

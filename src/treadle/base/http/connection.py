@@ -71,6 +71,8 @@ class ClientConnection(asyncio.Protocol):
 
     async def send(self, request: bytes, *, tunnels: bool = False) -> Head:
         """The head of the answer to a whole request; one that `tunnels` (CONNECT) is answered without a body."""
+        if self.is_lost:  # no callback of the transport would ever say so
+            raise ConnectionError("the server closed the connection")
         self._begin(tunnels)
         self.transport.write(request)
         while self._head is None:

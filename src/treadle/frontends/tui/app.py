@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Offset
 from textual.screen import Screen
+from textual.timer import Timer
 
 from treadle.base.inert import make_inert, make_inert_line
 from treadle.errors import TreadleError
@@ -184,6 +185,13 @@ class TreadleApp(App[AppExit]):
         self._driver.write(f"{back}\x1b[J" + "\r\n".join(lines) + "\r\n")
         self._previous_cursor_position = Offset(0, 0)
         self.refresh()
+
+    def set_timer(self, *arguments: Any, **settings: Any) -> Timer:
+        """Textual takes a timer that is due before it begins to wait, on a machine that stalls, for one that is over.
+        It would neither draw nor adopt a new size of the terminal again."""
+        timer = super().set_timer(*arguments, **settings)
+        timer._skip = False
+        return timer
 
     def action_redraw(self) -> None:
         self._painter.forget()

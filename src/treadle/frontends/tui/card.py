@@ -235,7 +235,7 @@ class Card(VerticalScroll, can_focus=True):
                 return True
             case _ if held_key is None and event.character in list_shown_keys(self.asked.action):
                 self._held = event
-                self._timer = self.set_timer(ANSWER_S, self._act)
+                self._timer = self.app.set_timer(ANSWER_S, self._act)
                 self._draw()
                 return True
             case _:

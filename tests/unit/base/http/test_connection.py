@@ -106,6 +106,15 @@ async def test_what_is_used_again(answer: bytes, again: bool) -> None:
             await read_to_end(connection)
 
 
+async def test_a_request_on_a_connection_that_is_lost_fails_at_once() -> None:
+    async with answering(b"") as connection:
+        connection.close()
+        await asyncio.sleep(0)  # the loss has been reported
+        with pytest.raises(ConnectionError):
+            async with asyncio.timeout(10):
+                await connection.send(b"GET / HTTP/1.1\r\n\r\n")
+
+
 async def test_what_comes_unasked_is_no_answer() -> None:
     connection, _ = feed_pieces([ANSWERS["with its length"]])
     connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
