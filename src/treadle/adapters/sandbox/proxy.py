@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from treadle.base.host_patterns import expand, find_refusal_reason, is_address, matches_host
-from treadle.base.stream_server import close_server
 
 _PIECE = 1 << 16
 _MOST_REACHED = 10_000
@@ -173,7 +172,7 @@ class Proxy:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            await close_server(server)
+            server.close()
             for task in self._open:
                 task.cancel()
             await asyncio.gather(*self._open, return_exceptions=True)
