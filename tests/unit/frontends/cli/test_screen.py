@@ -10,6 +10,7 @@ from treadle.frontends.cli.screen import Screen
 from treadle.frontends.cli.terminal import Terminal, _shorten_to_fit
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
+from treadle.protocol.views import Coalescer
 
 CHAT = ChatId("c_test")
 CALL = CallKey("1.0")
@@ -38,15 +39,21 @@ class ReadableScreen:
         return self._err.getvalue().decode()
 
 
-async def test_live_text_is_coalesced_and_nothing_is_held_for_long() -> None:  # U-02
+async def test_live_text_is_coalesced(monkeypatch: pytest.MonkeyPatch) -> None:  # U-02
+    monkeypatch.setattr(Coalescer, "INTERVAL_S", 1000.0)
     screen = ReadableScreen()
     assert screen.show(e.MessageDelta(1, "Hel")) == ""  # the first update needs 8 word characters
     assert screen.show(e.MessageDelta(1, "lo there")) == "Hello there"
-    assert screen.show(e.MessageDelta(1, ", you")) == "Hello there"  # within 32 ms
+    assert screen.show(e.MessageDelta(1, ", you")) == "Hello there"
+    assert screen.show(e.MessageDelta(1, "!"), e.AssistantMessage(1, "Hello there, you!")) == "Hello there, you!\n"
+
+
+async def test_no_live_text_is_held_for_long() -> None:  # U-02
+    screen = ReadableScreen()
+    screen.show(e.MessageDelta(1, "Hello there"), e.MessageDelta(1, ", you"))
     async with asyncio.timeout(60):
         while screen.out != "Hello there, you":  # noqa: ASYNC110 - a stream sets no event
             await asyncio.sleep(0.005)
-    assert screen.show(e.MessageDelta(1, "!"), e.AssistantMessage(1, "Hello there, you!")) == "Hello there, you!\n"
 
 
 async def test_an_answer_that_was_not_seen_live_is_shown_whole_and_a_half_seen_one_is_completed() -> None:
