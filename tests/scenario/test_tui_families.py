@@ -1,6 +1,7 @@
 """The app and chats that a chat began: a sub-agent's questions appear in the parent's view, here and on a server."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.tui.app import Start, TreadleApp
 from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.remote import Remote
+from treadle.ports.model import ModelRequest
+from treadle.protocol.content import UserEntry
+from treadle.protocol.deltas import Delta
 from treadle.protocol.options import ChatOptions
 
 pytestmark = pytest.mark.thorough(one_of=8)
@@ -72,6 +76,35 @@ async def test_what_sub_agents_ask_is_answered_in_the_view_of_the_parent(  # L-2
         assert rows["Child a"] == rows["Child b"] == app.link.id
         app.leave()
     assert (root / ".env").read_text() == "X=1\n"
+
+
+async def test_a_question_is_not_replaced_by_another_one_before_it_is_answered(tmp_path: Path) -> None:  # L-23, S-08
+    """The child that asks later comes first in the list."""
+    root, gate = project(tmp_path), asyncio.Event()
+
+    class GatedModel(ByTask):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+            if any(isinstance(entry, UserEntry) and entry.text.startswith("Child a") for entry in request.entries):
+                await gate.wait()
+            async for deltas in super().stream(request):
+                yield deltas
+
+    async with Agent(model=GatedModel(SCRIPTS), home=tmp_path) as agent:
+        app = app_on(agent, root)
+        async with app.run_test(size=(120, 34)) as pilot:
+            await say(pilot, "Do it")
+            await until(pilot, lambda: app.card.action is not None and app.card.action.kind == "user_input")
+            gate.set()
+            await until(pilot, lambda: app.card._others == 1)
+            assert app.card.action is not None
+            assert app.card.action.kind == "user_input"
+            await until(pilot, lambda: app.card.armed)
+            await pilot.press("2")
+            await until(pilot, lambda: app.card.action is not None and app.card.action.kind == "permission")
+            await until(pilot, lambda: app.card.armed)
+            await pilot.press("y")
+            await until(pilot, lambda: "All is done." in read_transcript(app))
+            app.leave()
 
 
 async def test_a_draft_outlives_an_answer_to_a_sub_agent(tmp_path: Path) -> None:  # U-04, L-23

@@ -166,7 +166,8 @@ class ChatDisplay:
         actions = [action for action in self.conversation.view.actions if action.of_person and chat]
         own_questions = [OpenQuestion(action, chat) for action in actions]
         own_questions = [each for each in own_questions if controller is None or not controller.settle_if_typed(each)]
-        questions = [*own_questions, *self._below]
+        asked_key = old_question.key if old_question is not None else None  # it stays: a key may be on its way to it
+        questions = sorted([*own_questions, *self._below], key=lambda each: each.key != asked_key)
         self.card.ask(questions[0] if questions else None, max(0, len(questions) - 1))
         is_closed = old_question is not None and (not questions or questions[0].key != old_question.key)
         if controller is not None and old_question is not None and is_closed:
