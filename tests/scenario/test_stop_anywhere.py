@@ -152,8 +152,9 @@ async def test_an_interrupt_ends_the_compaction_of_an_idle_chat(stage: Stage) ->
         await chat.interrupt()
         events = await following
         await hang.left.wait()
-    (compaction,) = of(events, e.CompactionComplete)
+    (compaction,) = of(await chat.events(), e.CompactionComplete)
     assert (compaction.success, compaction.error) == (False, "interrupted")
+    assert [event.by for event in of(events, e.Interrupted)] == ["person"]
     assert await chat.status() == "idle"
     with pytest.raises(Refused, match="not running"):
         await chat.command(c.Interrupt())

@@ -118,6 +118,8 @@ def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
 def _decide_idle(state: ChatState) -> Step:
     if state.restoring is not None:
         return Restore(state.restoring)
+    if state.compacting and state.compaction_stopped:
+        return AppendEvents((e.CompactionComplete(state.compacting, False, error="interrupted"),))
     if state.compacting:
         return Compact(state.compacting)
     item = choose_next_queued(state)

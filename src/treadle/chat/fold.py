@@ -203,7 +203,13 @@ def _fold_run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
 def _fold_compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
     if state.open_turn is not None and event.trigger == "context_limit":
         state = replace(state, open_turn=replace(state.open_turn, forced_compaction=True))
-    return change_run(replace(state, compacting=event.trigger), active=True)
+    return change_run(replace(state, compacting=event.trigger, compaction_stopped=False), active=True)
+
+
+def _fold_interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatState:
+    if state.run is None:
+        return replace(state, compaction_stopped=bool(state.compacting))
+    return change_run(state, interrupting=True, stop="interrupted")
 
 
 def _fold_compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
@@ -361,7 +367,7 @@ _APPLY: dict[type[Event], Fold] = {
         state, completed=True, spoke=bool(event.summary or (state.run and state.run.spoke))
     ),
     e.SessionError: _fold_error,
-    e.Interrupted: lambda state, event, at: change_run(state, interrupting=True, stop="interrupted"),
+    e.Interrupted: _fold_interrupted,
     e.RunEnd: _fold_run_end,
     e.SessionRewound: lambda state, event, at: _truncate_history(state, event.message),
     e.CompactionStart: _fold_compaction_start,

@@ -199,6 +199,7 @@ class ChatState(Value, frozen=True):
     totals: Totals = Totals()
     compaction: Compaction = Compaction()
     compacting: e.Trigger | Literal[""] = ""
+    compaction_stopped: bool = False  # True if a person stopped the compaction of an idle chat, which has not ended yet
     compaction_failures: int = 0
     restoring: e.RestoreRequested | None = None  # the undo, redo or keep that was requested and is not carried out yet
     jobs: tuple[OpenJob, ...] = ()  # background commands, oldest first
@@ -270,6 +271,8 @@ def compute_status(state: ChatState) -> Status:
     if state.creation_lost:
         return "error"
     if run is None:
+        if state.compacting and state.compaction_stopped:
+            return "interrupting"
         if state.compacting or state.restoring is not None or can_start_queue(state):
             return "pending"
         return "error" if state.last_end == "error" else "idle"

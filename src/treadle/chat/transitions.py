@@ -222,7 +222,7 @@ def _answer(state: ChatState, command: c.Answer) -> Events:
 
 def _interrupt(state: ChatState, command: c.Interrupt) -> Events:
     if state.run is None and state.compacting:
-        return (e.CompactionComplete(state.compacting, False, error="interrupted"),)
+        return () if state.compaction_stopped else (e.Interrupted(command.by),)
     if state.run is None:
         raise Refused("not_running", f"Chat {state.chat} is not running.")
     if state.run.interrupting:

@@ -226,7 +226,7 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     if isinstance(reply, Stopped):
         spent = question.spent
         cut_off = [ModelCall("compaction", spent, error=INTERRUPTED)] if spent.tokens else []
-        if not tenure.state.compacting:  # of an idle chat: the interrupt has ended it
+        if not tenure.state.compacting:  # of an idle chat: an edit has ended it
             return await tenure.record(*cut_off) if cut_off else None
         return await tenure.record(*cut_off, replace(failed, usage=spent, error=INTERRUPTED))
     call = ModelCall("compaction", reply.usage, error=reply.error)

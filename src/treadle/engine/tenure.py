@@ -214,7 +214,8 @@ class Tenure:
         """Return when the run is being interrupted, or is over; without a run, when the compaction is."""
         while True:
             state = self.state
-            if (state.run is None or state.run.interrupting) if of_run else not state.compacting:
+            compaction_ended = not state.compacting or state.compaction_stopped
+            if (state.run is None or state.run.interrupting) if of_run else compaction_ended:
                 return
             try:
                 head = await self._log.store.wait(state.chat, state.head, WATCH_S)

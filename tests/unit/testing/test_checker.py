@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from treadle.chat.state import ChatState, build_summary
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
+from treadle.protocol.commands import Rename
 from treadle.protocol.events import Envelope
 from treadle.testing import checker
 
@@ -42,6 +44,26 @@ async def test_a_sound_chat_has_no_problems(sound: tuple[MemoryStore, ChatId, Lo
     assert await checker.check(store, chat) == []
     assert checker.check_seen(log, log) == []
     assert checker.check_seen([wire.to_json(envelope) for envelope in log], log) == []
+
+
+@pytest.mark.parametrize("method", ["read", "get", "load_snapshot"])
+async def test_an_event_that_is_added_while_it_reads_is_no_problem(
+    sound: tuple[MemoryStore, ChatId, Log], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    store, chat, log = sound
+    read = getattr(store, method)
+    titles = iter(["First", "Second"])
+
+    async def add_title_and_read(*args: Any, **options: Any) -> Any:
+        found = await read(*args, **options)
+        for title in titles:
+            await Agent(store, model=ScriptedModel([])).chat(chat).command(Rename(title))
+            break
+        return found
+
+    monkeypatch.setattr(store, method, add_title_and_read)
+    assert await checker.check(store, chat) == []
+    assert len(await store.read(chat)) == len(log) + 2
 
 
 def _index(log: Log, kind: type[e.Event]) -> int:

@@ -39,7 +39,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 def get_usage(event: e.Event) -> Usage | None:
     """The cost that a recorded event adds to its chat; None if it adds nothing."""
-    spending = e.TurnEnd | e.TurnRetry | e.ModelCall | e.CompactionComplete | e.SubagentCompleted
+    spending = e.TurnEnd | e.TurnRetry | e.ModelCall | e.SubagentCompleted
     return event.usage if isinstance(event, spending) else None
 
 
@@ -79,6 +79,8 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, stopping=True, activity="stopping")
         case e.CompactionStart():
             return replace(view, activity="summing up")
+        case e.CompactionComplete() if not view.busy:
+            return replace(view, stopping=False, activity="")
         case e.PlanUpdated(steps=steps):
             return replace(view, plan=steps)
         case e.UsageInfo(tokens=tokens, window=window, cost=cost):

@@ -22,7 +22,7 @@ from treadle.protocol.views import ChatSummary, Status
 PAGE = 1_000
 DAY_MS = 24 * 60 * 60 * 1_000
 _COUNTED = ("assistant.message", "assistant.turn_start", "assistant.turn_retry", "session.model_call",
-            "session.compaction_complete", "session.created", "session.options_changed")  # fmt: skip
+            "session.created", "session.options_changed")  # fmt: skip
 _USD = 1_000_000_000  # Money is summed in whole billionths, so that taking away what was added leaves nothing.
 
 Numbers = tuple[int, ...]  # Chats, turns, tokens by kind, money, and how many of the chats hold estimates.
@@ -154,7 +154,7 @@ def _take(chat: _Chat, envelope: Envelope) -> None:
             chat.model = model or chat.model
         case e.AssistantMessage(usage=usage):
             _add(chat, now, Spent(usage or Usage(), 1, max(0, now - chat.began_ms) if chat.began_ms else 0))
-        case e.TurnRetry(usage=usage) | e.ModelCall(usage=usage) | e.CompactionComplete(usage=usage):
+        case e.TurnRetry(usage=usage) | e.ModelCall(usage=usage):
             _add(chat, now, Spent(usage))
 
 

@@ -306,7 +306,6 @@ const HANDLERS = {
   "session.compaction_complete": (fold, data, when) => {
     const span = open(fold, "compaction");
     if (span) span.to = when.at;
-    fold.spend(data.usage);
     const text = data.success ? `Compacted: ${data.tokens_before.toLocaleString("en")} → ${data.tokens_after.toLocaleString("en")} tokens`
         : `Compaction failed: ${data.error}`;
     fold.note(text, when, data.success ? "" : "warn", { more: data.summary });

@@ -108,10 +108,11 @@ class Recording:
         """Return the events that came from outside after `head`, up to the next output."""
         due = self.find_due(head)
         arrived = self.events[head : due.seq - 1 if due is not None else len(self.events)]
-        cost = due.data if due is not None else None
-        if not isinstance(cost, e.ModelCall) or (cost.purpose, cost.error) != ("compaction", "interrupted"):
+        outcome = due.data if due is not None else None
+        is_call = isinstance(outcome, e.ModelCall) and outcome.purpose == "compaction"
+        if not is_call and not (isinstance(outcome, e.CompactionComplete) and outcome.threshold):
             return arrived
-        # A compaction by hand was under way when the interrupt came that ended it.
+        # A compaction by hand was under way when the rest came, which may be the interrupt that ended it.
         starts = [place for place, each in enumerate(arrived, 1) if isinstance(each.data, e.CompactionStart)]
         return arrived[: starts[-1]] if starts else arrived
 

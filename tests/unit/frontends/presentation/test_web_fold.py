@@ -119,6 +119,7 @@ CASES: dict[str, list[e.Event]] = {
     "a failed attempt and a compaction cost tokens": _begin_chat(
         e.TurnStart(1, "m:x"),
         e.TurnRetry(1, 1, "overloaded", "busy", 2.0, usage=Usage(50, 5)),
+        e.ModelCall("compaction", Usage(30, 3)),
         e.CompactionComplete("manual", usage=Usage(30, 3)),
         *_turn(1, "Done.")[1:],
         *_end_run(1),

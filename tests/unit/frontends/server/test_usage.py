@@ -4,13 +4,16 @@ import random
 
 import pytest
 
+from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import ChatId
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.server import usage as counting
-from treadle.frontends.server.usage import ChatCounts, Total
+from treadle.frontends.server.usage import ChatCounts, Total, UsageHistory
 from treadle.ports.store import Commit, Store
 from treadle.protocol.content import Usage
-from treadle.protocol.events import Envelope, SessionCreated, TitleChanged
+from treadle.protocol.events import Envelope, ModelCall, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import STATUSES, ChatSummary
 from treadle.protocol.wire import Record, encode
@@ -56,3 +59,22 @@ async def test_the_tally_is_what_a_look_at_all_chats_comes_to(monkeypatch: pytes
             wanted = sum((line.usage for line in own), Usage())
             assert abs(total.usage.usd - wanted.usd) < 1e-6
             assert (total.usage.input, total.usage.estimated) == (wanted.input, wanted.estimated)
+
+
+async def test_each_model_call_is_counted_once_also_that_of_a_compaction() -> None:  # L-02, L-19
+    store = MemoryStore()
+    model = ScriptedModel([Say("One. " * 100), Say("Two. " * 100)], side_answers={"compaction": "Numbers."})
+    async with Agent(store, model=model) as agent:
+        chat = agent.chat()
+        await chat.ask("one")
+        await chat.ask("two")
+        async for _ in chat.compact():
+            pass
+        log, spent = await chat.events(), (await chat.state()).totals.usage
+        days = await UsageHistory(store).list_days("", 0)
+    assert [call.data.purpose for call in log if isinstance(call.data, ModelCall)] == ["compaction"]
+    conversation = Conversation()
+    for envelope in log:
+        conversation.apply(envelope)
+    assert conversation.view.usage == spent
+    assert [(day.usage.tokens, day.calls) for _, _, day in days] == [(spent.tokens, 2)]
