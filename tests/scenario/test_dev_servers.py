@@ -22,14 +22,24 @@ from treadle.ports.commands import Allowance
 from treadle.protocol import events as e
 
 SERVER = """
-import sys
+import sys, threading
 from django.conf import settings
 from django.core.management import execute_from_command_line
 from django.http import HttpResponse
 from django.urls import path
+from django.utils import autoreload
 import page
+
+watches = threading.Event()  # the server answers before it knows the files: an edit in between would not be seen
+
+class Reloader(autoreload.StatReloader):
+    def snapshot_files(self):
+        yield from super().snapshot_files()
+        watches.set()
+
+autoreload.StatReloader = Reloader
 settings.configure(DEBUG=True, ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="none", INSTALLED_APPS=[])
-urlpatterns = [path("", lambda request: HttpResponse(page.TEXT))]
+urlpatterns = [path("", lambda request: HttpResponse(page.TEXT if watches.is_set() else ""))]
 execute_from_command_line(sys.argv)
 """
 
@@ -100,6 +110,11 @@ async def test_a_watcher_sees_edits(scene: DevScene, packages: str) -> None:
     command = f"{packages} python3 -m watchfiles 'cat src/a.txt' src"
     chat, _ = await scene.play(begin(command, live=True), Say("It watches."))
     await wait_for_output(chat, "first")
+    [job] = await chat.jobs()
+    async with asyncio.timeout(60):  # the watcher runs the command before it watches
+        while (await job.tail()).text.count("first") < 2:
+            (scene.project / "src/b.txt").touch()
+            await asyncio.sleep(0.2)
     edit = Call("edit_file", path="src/a.txt", old_text="first", new_text="second")
     await scene.again(chat, Call("read_file", path="src/a.txt"), edit, Say("Edited."))
     await wait_for_output(chat, "second")

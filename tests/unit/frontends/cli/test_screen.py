@@ -122,6 +122,7 @@ def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
         e.TurnRetry(1, 1, "network", usage=Usage(10, 1, usd=0.1)),
         e.TurnEnd(1, Usage(100, 20, usd=1.0)),
         e.ModelCall("summary", Usage(5, 5, usd=0.01), "In short."),
+        e.ModelCall("compaction", Usage(1000, 0)),
         e.CompactionComplete("threshold", usage=Usage(1000, 0)),
         e.SessionIdle("done"),
     )
