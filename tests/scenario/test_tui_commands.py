@@ -7,7 +7,8 @@ import pytest
 
 from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say, until
-from treadle.adapters.models.scripted import Call, Say
+from treadle import Agent
+from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.commands import COMMANDS
 from treadle.frontends.tui.screens import Picker, Reading
@@ -118,4 +119,20 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
             await until(pilot, lambda: app.link is not None and app.link.id != first)
             await say(pilot, "/new")
             await until(pilot, lambda: app.link is None and not app.conversation.blocks)
+            app.leave()
+
+
+async def test_a_compaction_is_shown_while_it_is_made_and_escape_stops_it(tmp_path: Path) -> None:  # U-04, L-07, L-19
+    model = ScriptedModel([Say("One. " * 100), Say("Two. " * 100)], side_answers={"compaction": Turn((Hang(),))})
+    async with Agent(model=model, home=tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            for words in ("One.", "Two."):
+                await say(pilot, "Go.")
+                await until(pilot, lambda words=words: words in read_transcript(app) and not app.conversation.view.busy)
+            await say(pilot, "/compact")
+            await until(pilot, lambda: "summing up" in str(app._written["#status"]))
+            await pilot.press("escape")
+            await until(pilot, lambda: "summing up failed: interrupted" in read_transcript(app))
+            assert (app.conversation.view.busy, app.conversation.view.stopping) == (False, False)
             app.leave()

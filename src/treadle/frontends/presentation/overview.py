@@ -16,7 +16,7 @@ from treadle.protocol.views import QueueItem
 class Overview(msgspec.Struct, frozen=True):
     title: str = ""
     options: ChatOptions = ChatOptions()
-    busy: bool = False  # a run is under way, in this process or another
+    busy: bool = False  # a run or a compaction is under way, in this process or another
     stopping: bool = False
     activity: str = ""  # in a few words
     began_ms: int = 0  # when the run began
@@ -59,7 +59,7 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, title=title)
         case e.UserMessage():
             view = replace(view, queue=tuple(item for item in view.queue if item.id != event.queue_id))
-            return view if view.busy else _begin_run(view, event, envelope.time_ms)
+            return view if view.busy and not event.edits else _begin_run(view, event, envelope.time_ms)
         case e.TurnStart():
             return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
         case e.SubagentCompleted(chat=chat):
@@ -77,10 +77,12 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, activity="working" if view.busy else "")
         case e.Interrupted():
             return replace(view, stopping=True, activity="stopping")
+        case e.CompactionStart(trigger="manual"):  # of an idle chat
+            return replace(view, busy=True, activity="summing up", began_ms=envelope.time_ms)
         case e.CompactionStart():
             return replace(view, activity="summing up")
-        case e.CompactionComplete() if not view.busy:
-            return replace(view, stopping=False, activity="")
+        case e.CompactionComplete(trigger="manual"):
+            return replace(view, busy=False, stopping=False, activity="")
         case e.PlanUpdated(steps=steps):
             return replace(view, plan=steps)
         case e.UsageInfo(tokens=tokens, window=window, cost=cost):
