@@ -264,3 +264,21 @@ def test_a_chat_is_deleted_after_a_confirmation(browser: Browser, site: Site) ->
         expect(watching.locator("main h1")).to_have_text("This chat is not on the server")
         expect(watching.locator(entry)).to_have_count(0)
         expect(watching.locator(f"chat-list a[data-id='{other_chat}']")).to_be_visible()
+
+
+def test_a_compaction_is_shown_while_it_is_made_and_can_be_stopped(browser: Browser, site: Site) -> None:  # U-03, L-07
+    script = f'{IDLE}\n[[other]]\npurpose = "compaction"\nhang = true\n'
+    chat = site.create("Hello.", script)
+    site.idle(chat)
+    site("POST", f"/api/chats/{chat}/messages", {"content": "And again."})
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
+        expect(page.locator(".row-end")).to_have_count(2)
+        stop_button = page.locator("button[aria-label='Stop the run']")
+        expect(stop_button).to_be_hidden()
+        site("POST", f"/api/chats/{chat}/compact", {})
+        expect(page.locator("chat-page .working")).to_contain_text("compacting · ")
+        stop_button.click()
+        expect(page.locator("chat-page")).to_contain_text("Compaction failed: interrupted")
+        expect(stop_button).to_be_hidden()
+        expect(page.locator("chat-page .status")).to_have_text("idle")

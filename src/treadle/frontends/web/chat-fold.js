@@ -9,10 +9,13 @@ const KEPT_OUTPUT = 20_000;
 export class ChatFold {
   constructor() {
     Object.assign(this, { seq: 0, rows: [], options: {}, title: "", parent: "", branch: "", sandbox: "", plan: [], actions: [],
-        run: null, lastEnd: "", phase: "", turns: 0, spans: [], context: { tokens: 0, window: 0 },
+        run: null, compacting: 0, lastEnd: "", phase: "", turns: 0, spans: [], context: { tokens: 0, window: 0 },
         usage: { input: 0, output: 0, cached: 0, usd: 0, calls: 0 }, counts: { queue: 0, files: 0, jobs: 0, children: 0 },
         calls: new Map(), answers: new Map(), asked: new Map(), waits: new Map(), changed: new Set() });
   }
+
+  /** When the run began, or the compaction of an idle chat; 0 at rest. */
+  get busySince() { return this.run?.at ?? this.compacting; }
 
   /** Whether the event was news. */
   take(event) {
@@ -301,10 +304,13 @@ const HANDLERS = {
     fold.cut(data.message);
     fold.note("The conversation was rewound to here", when);
   },
-  "session.compaction_start": (fold, data, when) => { fold.phase = "compacting"; fold.span("compaction", `compaction (${data.trigger})`,
-      when); },
+  "session.compaction_start": (fold, data, when) => {
+    Object.assign(fold, { phase: "compacting", compacting: when.at });
+    fold.span("compaction", `compaction (${data.trigger})`, when);
+  },
   "session.compaction_complete": (fold, data, when) => {
     const span = open(fold, "compaction");
+    fold.compacting = 0;
     if (span) span.to = when.at;
     const text = data.success ? `Compacted: ${data.tokens_before.toLocaleString("en")} → ${data.tokens_after.toLocaleString("en")} tokens`
         : `Compaction failed: ${data.error}`;

@@ -163,9 +163,10 @@ class ChatPage extends HTMLElement {
   get state() {
     const { fold } = this;
     const listed = this.app.list?.chats.get(this.chat)?.status;
-    if (!fold.run) return fold.lastEnd === "error" ? "error" : "idle";
+    if (!fold.busySince) return fold.lastEnd === "error" ? "error" : "idle";
     if (fold.actions.length || this.below.length) return "requires_action";
-    return listed === "interrupting" || listed === "pending" ? listed : "running";
+    if (listed === "pending" && fold.run) return listed; // no event tells the list that a worker has begun a compaction
+    return listed === "interrupting" ? listed : "running";
   }
 
   update() {
@@ -192,7 +193,7 @@ class ChatPage extends HTMLElement {
     const [tree, world] = [...this.tabs.children].slice(-2);
     tree.hidden = !fold.parent && !fold.counts.children;
     world.hidden = !fold.options.world;
-    this.composer.working(Boolean(fold.run));
+    this.composer.working(fold.busySince > 0);
     this.showChoices();
     this.cards.update([...fold.actions.map((each) => ({ ...each, chat: this.chat })), ...this.below]);
     this.showPlan();
@@ -215,7 +216,7 @@ class ChatPage extends HTMLElement {
   tick() {
     const { fold } = this;
     this.working.hidden = this.state !== "running" && this.state !== "pending";
-    if (!this.working.hidden) this.working.textContent = `${this.state === "pending" ? "waiting for a worker" : inert(fold.phase) || "working"} · ${Math.round((Date.now() - fold.run.at) / 1000)} s`;
+    if (!this.working.hidden) this.working.textContent = `${this.state === "pending" ? "waiting for a worker" : inert(fold.phase) || "working"} · ${Math.round((Date.now() - fold.busySince) / 1000)} s`;
   }
 
   showPlan() {

@@ -156,7 +156,7 @@ class App extends HTMLElement {
       event.preventDefault(); // else the browser closes at once what is opened here
       if (typing) typing.blur();
       else if (chat?.panel) chat.open("");
-      else if (chat?.fold.run) chat.askToStop();
+      else if (chat?.fold.busySince) chat.askToStop();
       return;
     }
     if (event.altKey && chat && !event.ctrlKey && !event.metaKey) return this.altKey(event, chat, typing);
