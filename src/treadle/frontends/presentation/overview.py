@@ -77,9 +77,8 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, activity="working" if view.busy else "")
         case e.Interrupted():
             return replace(view, stopping=True, activity="stopping")
-        case e.CompactionStart(trigger="manual"):  # of an idle chat
-            return replace(view, busy=True, activity="summing up", began_ms=envelope.time_ms)
-        case e.CompactionStart():
+        case e.CompactionStart(trigger=trigger):
+            view = replace(view, busy=True, began_ms=envelope.time_ms) if trigger == "manual" else view  # idle before
             return replace(view, activity="summing up")
         case e.CompactionComplete(trigger="manual"):
             return replace(view, busy=False, stopping=False, activity="")

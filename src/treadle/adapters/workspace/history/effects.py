@@ -269,7 +269,11 @@ class _Walk:
     def _is_foreign(self, here: _Here, beneath: os.stat_result, old_content: FileContent) -> bool:
         """True if others changed it: it is neither as the command found it, nor as an earlier commit of its layer left
         it, nor byte for byte as it was when the world first changed it."""
-        if self._is_old(beneath) or self._is_committed(here.path, old_content.state):
+        now = None if here.low is None else lstat(here.low, here.name)  # others may have saved it while it was read
+        closed = not beneath.st_mode & st.S_IRUSR
+        if closed and now is not None and (now.st_ino, now.st_mtime_ns) == (beneath.st_ino, beneath.st_mtime_ns):
+            now = beneath  # reading a file that its owner has closed to himself has changed its ctime
+        if (now is not None and self._is_old(now)) or self._is_committed(here.path, old_content.state):
             return False
         if self._beginnings is None:
             self._beginnings = overlay_upper.Beginnings(self._upper.view).read_all() if self._upper.lasting else {}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.views import Views
+from treadle.adapters.workspace.history import states
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.history.states import FileContent, Folders, SeenFiles
 from treadle.adapters.workspace.root import Root
@@ -73,6 +74,38 @@ def test_who_touches_a_file_after_it_was_read_is_noticed(
     assert [each.path for each in effect.conflicts] == ["edited"]
     assert (views.root / "other").read_text() == "one\n"
     assert not file.exists() or "two" not in file.read_text()
+
+
+def save_by_renaming(file: Path) -> None:
+    fresh = file.with_name(".fresh")
+    fresh.write_text("ONE\n")
+    fresh.rename(file)
+
+
+# fault 31: the status of a file is read first, then its bytes
+@pytest.mark.parametrize("command", ["echo two >> edited", "rm edited"])
+@pytest.mark.parametrize("save", [save_by_renaming, lambda file: file.write_text("ONE\n")], ids=["renamed", "in place"])
+def test_a_file_that_is_saved_while_the_effect_is_read_is_a_conflict(
+    views: Views,
+    snapshots: ProjectSnapshots,
+    save: Callable[[Path], object],
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = views.root / "edited"
+    file.write_text("one\n")
+    view = views.run(command)
+    open_file = states.open_file
+
+    def save_and_open(folder: int, name: str) -> int:
+        monkeypatch.setattr(states, "open_file", open_file)
+        save(file)
+        return open_file(folder, name)
+
+    monkeypatch.setattr(states, "open_file", save_and_open)
+    effect = snapshots.commit("c/1.0", str(view))
+    assert [each.path for each in effect.conflicts] == ["edited"]
+    assert file.read_text() == "ONE\n"
 
 
 def test_files_keep_their_access_control_list(views: Views, snapshots: ProjectSnapshots) -> None:
