@@ -213,7 +213,7 @@ async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(ho
         passes += 1
         assert passes < 200
     assert max(removal_counts) < 3, "each did a little"
-    assert home.images.measure_size() <= cap
+    assert sum(image.size for image in home.images.iterate_objects()) <= cap
     assert home.read_images() == {b"waits", *(b"%d" % number * 500 for number in range(9))}, "the oldest went"
 
 

@@ -312,9 +312,6 @@ class ContentStore:
                         stat = each.stat(follow_symlinks=False)
                         yield StoredContent(each.name, stat.st_size // stat.st_nlink, stat.st_mtime)
 
-    def measure_size(self) -> int:
-        return sum(image.size for image in self.iterate_objects())
-
     def verify(self) -> Iterator[str]:
         for image in self.iterate_objects():
             try:
