@@ -289,8 +289,7 @@ const HANDLERS = {
     const run = fold.run;
     for (const row of [...fold.answers.values()]) fold.drop(row);
     for (let at = fold.spans.length - 1; at >= 0 && fold.spans[at].seq >= (run?.seq ?? 0); at--) fold.spans[at].to ||= when.at;
-    fold.run = null;
-    fold.actions = [];
+    Object.assign(fold, { run: null, compacting: 0, actions: [] });
     fold.waits.clear();
     fold.lastEnd = data.reason;
     fold.phase = "";

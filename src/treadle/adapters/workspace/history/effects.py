@@ -3,9 +3,10 @@ upper folder beside the project, from descriptor to descriptor, never through a 
 
 How changes by others are detected. The view shows the project live: the command saw everything that others wrote to a
 file before its own first write. So a path is in conflict if the command left another state there than the current one,
-and the current one was changed after the command began (by its ctime, which no program can set). An entry that the
-command removed must be as old as the command, with everything below it. A removal by others of a file that the command
-changed is detected where it can be told from a file that the command moved: nothing is lost either way.
+and the current one was changed after the command began (by its ctime, which no program can set; it is read after the
+bytes). An entry that the command removed must be as old as the command, with everything below it. A removal by others
+of a file that the command changed is detected where it can be told from a file that the command moved: nothing is lost
+either way.
 
 A background command may have committed a part of its layer before (`committed`). An entry that is as that commit left
 it is no change, even if the project has another state by now; a file of the project that is as that commit left it is
@@ -270,8 +271,8 @@ class _Walk:
         """True if others changed it: it is neither as the command found it, nor as an earlier commit of its layer left
         it, nor byte for byte as it was when the world first changed it."""
         now = None if here.low is None else lstat(here.low, here.name)  # others may have saved it while it was read
-        closed = not beneath.st_mode & st.S_IRUSR
-        if closed and now is not None and (now.st_ino, now.st_mtime_ns) == (beneath.st_ino, beneath.st_mtime_ns):
+        is_closed = not beneath.st_mode & st.S_IRUSR
+        if is_closed and now is not None and (now.st_ino, now.st_mtime_ns) == (beneath.st_ino, beneath.st_mtime_ns):
             now = beneath  # reading a file that its owner has closed to himself has changed its ctime
         if (now is not None and self._is_old(now)) or self._is_committed(here.path, old_content.state):
             return False
