@@ -28,10 +28,11 @@ def test_who_goes_without_http_is_known(provider: str) -> None:
 PRELOAD = "from treadle.adapters.models.providers import preload_tls\n"
 CERTIFICATES = """
 import ssl, threading
-read_by = []
+read_by, has_begun = [], threading.Event()
 read = ssl.SSLContext.set_default_verify_paths
 def spy(context):
     read_by.append(threading.current_thread().name)
+    has_begun.set()
     read(context)
 ssl.SSLContext.set_default_verify_paths = spy
 """
@@ -51,6 +52,7 @@ ssl.SSLContext.set_default_verify_paths = spy
 def test_certificates_are_read_once_and_in_a_thread(model: str, environment: dict[str, str]) -> None:
     program = f"""{CERTIFICATES}
 preload_tls({model!r}, {environment!r})
+assert has_begun.wait(60)  # else this thread may be the first to need them
 from treadle.base.http.connection import get_tls_context
 assert get_tls_context() is get_tls_context()
 assert get_tls_context().verify_mode is ssl.CERT_REQUIRED and get_tls_context().check_hostname
