@@ -5,6 +5,8 @@ import random
 import stat
 from pathlib import Path
 
+from treadle.adapters.workspace.history.content_store import ContentStore
+
 Node = tuple[str, int, bytes]
 """Kind, permission bits, and the bytes of a file or the target of a link."""
 
@@ -76,3 +78,8 @@ def _text(chance: random.Random) -> bytes:
     end = chance.choice([b"\n", b"\r\n"])
     lines = [f"line {n} {chance.randrange(1000)}".encode() for n in range(chance.choice([0, 1, 5, 40]))]
     return end.join(lines) + (end if chance.random() < 0.7 else b"")
+
+
+def measure_size(store: ContentStore) -> int:
+    """The bytes that the objects of a content store take."""
+    return sum(stored.size for stored in store.iterate_objects())

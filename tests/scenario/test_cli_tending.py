@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
+from tests.trees import measure_size
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.library.housekeeping.retention import get_stamp_path, read_stamp
 
@@ -79,7 +80,7 @@ def test_the_cap_holds_where_a_process_stays(crowded_home: Crowded, command: str
     finally:
         process.terminate()
         assert end(process).code == 0
-    assert sum(image.size for image in crowded_home.images.iterate_objects()) <= 2500
+    assert measure_size(crowded_home.images) <= 2500
     cli = crowded_home.cli
     assert cli("undo", "last", "--yes").code == 0
     assert crowded_home.file.read_text() == "1" * 2000, "what the newest run needs was there"
@@ -107,7 +108,7 @@ def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded_home: Crowded
     finally:
         again.terminate()
         end(again)
-    assert sum(image.size for image in crowded_home.images.iterate_objects()) <= 2500
+    assert measure_size(crowded_home.images) <= 2500
 
 
 @pytest.mark.thorough(one_of=8)
@@ -120,4 +121,4 @@ def test_runs_together_bring_very_many_below_the_cap(crowded_home: Crowded) -> N
         counts.append(crowded_home.count())
         assert counts[-1] < counts[-2], "each removes some"
     assert len(counts) > 3, "one alone did not do it"
-    assert sum(image.size for image in crowded_home.images.iterate_objects()) <= 2500
+    assert measure_size(crowded_home.images) <= 2500

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tests.trees import measure_size
 from tests.unit.library.housekeeping.kit import Home
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.workspace.history.capture import make_copy
@@ -213,7 +214,7 @@ async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(ho
         passes += 1
         assert passes < 200
     assert max(removal_counts) < 3, "each did a little"
-    assert sum(image.size for image in home.images.iterate_objects()) <= cap
+    assert measure_size(home.images) <= cap
     assert home.read_images() == {b"waits", *(b"%d" % number * 500 for number in range(9))}, "the oldest went"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trees import measure_size
 from treadle.adapters.workspace.history.content_store import open_after_images
 from treadle.adapters.workspace.history.snapshots import remember
 from treadle.adapters.workspace.history.states import read_path_state
@@ -36,7 +37,7 @@ def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path
     for _ in range(2):
         remember(Root(str(project)), store, [change])
     assert store.read(digest(change)) == b"text\n"
-    assert sum(image.size for image in store.iterate_objects()) == 5
+    assert measure_size(store) == 5
     assert store.sweep((), 3600).size == 0
     assert store.sweep((), -1).size == 5
     with pytest.raises(NotFound):
@@ -56,7 +57,7 @@ def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: P
     stale = create_file(project, "changed", b"was\n")
     (project / "changed").write_bytes(b"is!\n")
     remember(Root(str(project)), store, [*changes, stale])
-    assert sum(image.size for image in store.iterate_objects()) == 0
+    assert measure_size(store) == 0
 
 
 def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:

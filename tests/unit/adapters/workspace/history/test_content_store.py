@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trees import measure_size
 from treadle.adapters.workspace.history.content_store import ContentStore, Swept
 from treadle.adapters.workspace.paths import durable
 from treadle.errors import NotFound, ToolError
@@ -49,7 +50,7 @@ def test_what_is_put_can_be_had(images: ContentStore, tmp_path: Path, size: int)
     assert digest == sha256(data)
     assert images.read(digest) == data
     assert [(image.digest, image.size) for image in images.iterate_objects()] == [(digest, size)]
-    assert sum(image.size for image in images.iterate_objects()) == size
+    assert measure_size(images) == size
     assert images.list_unfinished_files() == []
 
 
