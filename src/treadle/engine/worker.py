@@ -229,10 +229,11 @@ class Worker:
                         return
                 except StoreBusy:  # the waiting command was acknowledged; perhaps no other worker looks for it
                     state = self._deps.log.peek(chat)
-                    if (new_head := state.head if state is not None else 0) > head:  # there was progress
-                        head, until = new_head, clock.monotonic() + self._deps.renew_s
-                    if self.leaving or clock.monotonic() >= until:
+                    new_head = state.head if state is not None else 0
+                    if self.leaving or (new_head <= head and clock.monotonic() >= until):
                         raise
+                    if new_head > head:  # there was progress: try again, also if this process is stopped right now
+                        head, until = new_head, clock.monotonic() + self._deps.renew_s
                     await clock.sleep(BUSY_PAUSE_S)
 
     async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> Hold:

@@ -14,7 +14,7 @@ from treadle import Agent, ScriptedModel, tool
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.base.types import ChatId
+from treadle.base.types import ChatId, SystemClock
 from treadle.engine.pool import WorkerPool
 from treadle.errors import StoreBusy, StoreError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -219,12 +219,24 @@ def look() -> str:
     return "seen"
 
 
-async def test_a_run_outlives_a_moment_in_which_the_store_is_busy() -> None:
-    """Also if it has worked for longer than a renewal takes: without a pool no other worker looks for it."""
+class StoppedClock(SystemClock):
+    """The clock of a process that is stopped for a minute before each look at it, and then goes on."""
+
+    minutes = 0
+
+    def monotonic(self) -> float:
+        self.minutes += 1
+        return super().monotonic() + self.minutes * 60.0
+
+
+@pytest.mark.parametrize("clock", [SystemClock, StoppedClock])
+async def test_a_run_outlives_a_moment_in_which_the_store_is_busy(clock: type[SystemClock]) -> None:
+    """Also if it has worked, or was stopped, for longer than a renewal takes: without a pool no other worker looks for
+    it."""
     store = RefusingStore()
     store.refusals = 1
     model = ScriptedModel([[Call("look")], Say("Done.")])
-    async with Agent(store, model=model, tools=[look], builtin=False, renew_s=0.001) as agent:  # type: ignore[list-item]
+    async with Agent(store, model=model, tools=[look], builtin=False, renew_s=0.001, clock=clock()) as agent:  # type: ignore[list-item]
         chat = await agent.chat()
         await chat.send("go")
         await until_ended(agent, chat.id)
