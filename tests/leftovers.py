@@ -23,6 +23,7 @@ import pytest
 
 from treadle.base import orphan_watcher
 from treadle.base.process_folders import make_folder_prefix
+from treadle.base.types import get_home
 
 GRACE_S = 20.0
 """How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
@@ -31,6 +32,9 @@ SHARED: set[int] = set()
 """Processes that serve all tests of this process of the run."""
 _made_here: list[str] = []
 """The folder of the run, in the process that made it."""
+_USER_HOME = get_home({})
+_had_user_home = _USER_HOME.exists()
+"""If the user had no home of Treadle before the run, there must be none after it."""
 WORLD_HOLDER = "treadle.adapters.sandbox.launch.world"
 _PROC = Path("/proc")
 
@@ -223,4 +227,5 @@ def _left_by_the_run() -> str:
     own_folders = make_folder_prefix()  # this process may have run the tests itself, and has not ended yet
     names = sorted(path.name for path in folder.iterdir())
     files = [name for name in names if name != "home" and not name.startswith(own_folders)]
-    return "\n".join(filter(None, [describe(leftover_pids), *(f"{folder}/{name}" for name in files)]))
+    leaks = [str(_USER_HOME)] if _USER_HOME.exists() and not _had_user_home else []
+    return "\n".join(filter(None, [describe(leftover_pids), *(f"{folder}/{name}" for name in files), *leaks]))

@@ -2,6 +2,7 @@
 one server serves a whole module."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 import requests
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, expect
 
+from tests.homes import shared_home
 from tests.leftovers import SHARED
 from tests.scenario.command_line import CommandLine, end
 
@@ -29,7 +31,8 @@ IDLE = '[[turn]]\ntext = "Hello."\n'
 
 
 def launch(playwright: Playwright) -> Browser:
-    return playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    environment: dict[str, str | float | bool] = {**os.environ, "HOME": str(shared_home())}
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=environment)
 
 
 class Site:

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
+from tests.homes import shared_home
 from treadle import Agent, Chat, Envelope, tool
 from treadle.adapters.models.scripted import ScriptedModel, Step
 from treadle.library.command_stream import CommandStream
@@ -57,7 +58,7 @@ class Stage:
 
     def agent(self, steps: Iterable[Step] | Model, *tools: Tool, builtin: bool = False, **settings: Any) -> Agent:
         model = steps if hasattr(steps, "stream") else ScriptedModel(steps)  # type: ignore[arg-type]
-        settings = {"retry_base_s": 0.0} | settings
+        settings = {"retry_base_s": 0.0, "home": shared_home()} | settings  # an `env` of a test may name no home
         new_agent = Agent(self.store, model=model, tools=tools, builtin=builtin, **settings)  # type: ignore[arg-type]
         self._agents.append(new_agent)
         return new_agent

@@ -2,20 +2,22 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
 import treadle
-from treadle.adapters.sandbox import landlock
+from treadle.adapters.sandbox import bubblewrap, landlock
 from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.choose import find_bubblewrap
 from treadle.adapters.sandbox.landlock import Landlock
@@ -111,7 +113,7 @@ class Grounds(msgspec.Struct, frozen=True):
 
 
 class OtherUserSandbox:
-    """A sandbox whose files are given to the other user, who would have made them."""
+    """A sandbox whose files are given to the other user, who would have made them and would see fewer sockets."""
 
     def __init__(self, inner: Sandbox, place: Grounds) -> None:
         self.level = inner.level
@@ -121,12 +123,25 @@ class OtherUserSandbox:
         self._place = place
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
-        line = self._inner.wrap(argv, confinement, cwd)
+        reachable = partial(_list_reachable_sockets, self._place.user, bubblewrap.list_listening_sockets)
+        with patch.object(bubblewrap, "list_listening_sockets", reachable):
+            line = self._inner.wrap(argv, confinement, cwd)
         self._place.give()
         return line
 
     def tidy(self) -> None:
         pass
+
+
+def _list_reachable_sockets(user: int | None, list_sockets: Callable[[], set[str]]) -> set[str]:
+    """The sockets in folders that the user may enter: root sees also those in a closed home, which this user cannot
+    cover."""
+
+    def may_enter(folder: Path) -> bool:
+        status = folder.stat()
+        return bool(status.st_mode & (stat.S_IXUSR if status.st_uid == user else stat.S_IXOTH))
+
+    return {path for path in list_sockets() if all(map(may_enter, Path(path).parents))}
 
 
 @contextmanager

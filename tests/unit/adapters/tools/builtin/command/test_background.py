@@ -117,7 +117,7 @@ async def test_input_that_is_sent_again_after_a_crash_arrives_once(bench: Bench)
 
 
 async def test_an_interactive_program_in_a_terminal(bench: Bench) -> None:
-    call = bench.call(command="python3 -q", background=True, pty=True)
+    call = bench.call(command="python3 -I -q", background=True, pty=True)  # isolated: it keeps no history in the home
     handle = call.call
     await check_until(bench, handle, ">>>", (await bench.run(call)).text)
     reply = await bench.use("send_input", handle=handle, text="print(6 * 7)")
