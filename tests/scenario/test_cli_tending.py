@@ -119,6 +119,7 @@ def test_runs_together_bring_very_many_below_the_cap(crowded_home: Crowded) -> N
     while not crowded_home.is_done():
         assert crowded_home.cli("run", "Hello.", "--model", hello, env=env).code == 0
         counts.append(crowded_home.count())
-        assert counts[-1] < counts[-2], "each removes some"
+        # The last one may find that all is removed already: the one before it had no time left to say so.
+        assert counts[-1] < counts[-2] or crowded_home.is_done(), "each removes some"
     assert len(counts) > 3, "one alone did not do it"
     assert measure_size(crowded_home.images) <= 2500

@@ -134,12 +134,10 @@ class Composer(TextArea):
         self.completes: Callable[[str], bool] = lambda key: False
 
     async def _on_key(self, event: Key) -> None:
-        if event.key in ("up", "down", "tab", "enter", "escape") and self.completes(event.key):
-            event.stop()
-            event.prevent_default()
-            return
         row, last_row = self.cursor_location[0], self.document.line_count - 1
         match event.key:
+            case "up" | "down" | "tab" | "enter" | "escape" as key if self.completes(key):
+                pass
             case "enter" if self.text.endswith("\\") and self.cursor_location == self.document.end:
                 self.action_delete_left()
                 self.insert("\n")
@@ -151,7 +149,8 @@ class Composer(TextArea):
                 self.put(text)
             case "down" if row == last_row and (text := self.typed.recall_next()) is not None:
                 self.put(text)
-            case _:
+            # Run bindings at once: Textual passes the key up to the app first, and text typed behind it overtakes it.
+            case key if event.is_printable or not await self.app._check_bindings(key):
                 return
         event.stop()
         event.prevent_default()

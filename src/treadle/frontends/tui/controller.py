@@ -130,8 +130,6 @@ class Controller(CommandContext):
                 await self.say(text, ())
             case "rename":
                 await (await self.connection.open(purpose.target) if purpose.target else link).change(title=text)
-            case _:
-                pass
 
     async def run_slash_command(self, name: str, arguments: str) -> None:
         if name in COMMANDS:

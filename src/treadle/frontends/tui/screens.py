@@ -1,6 +1,6 @@
 """Screens over the app: a list to choose from, a text to read, a question to answer by one key, a line to enter."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -22,6 +22,19 @@ from treadle.frontends.tui.marks import Static
 
 T = TypeVar("T")
 _MOVES = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
+
+
+class LineInput(Input):
+    """Edits in the order in which keys were typed, as `Composer` does; `screen_keys` are left to the screen."""
+
+    def __init__(self, screen_keys: Collection[str], *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, compact=True, **settings)
+        self._screen_keys = screen_keys
+
+    async def _on_key(self, event: Key) -> None:
+        if not (event.is_printable or event.key in self._screen_keys) and await self.app._check_bindings(event.key):
+            event.stop()
+            event.prevent_default()
 
 
 class Entry(Generic[T]):
@@ -69,20 +82,16 @@ class Picker(ModalScreen[T | None]):
         query: str = "",
     ) -> None:
         super().__init__()
-        self._title = title
-        self._found = find_entries
-        self._keys = keys or {}
-        self._act = act
-        self._preview = preview
+        self._title, self._keys, self._query = title, keys or {}, query
+        self._found, self._act, self._preview = find_entries, act, preview
         self._searches = searches
         self._entries: list[Entry[T]] = []
-        self._query = query
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(Text(self._title, "bold"), id="heading")
             if self._searches:
-                yield Input(self._query, placeholder="type to search", id="query", compact=True)
+                yield LineInput({*_MOVES, *self._keys}, self._query, placeholder="type to search", id="query")
             with Horizontal():
                 yield OptionList(id="rows")
                 with VerticalScroll(id="preview"):
@@ -126,8 +135,7 @@ class Picker(ModalScreen[T | None]):
         return self._entries[at].value if at is not None and at < len(self._entries) else None
 
     def _start_work(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "default") -> None:
-        """Do `work` in a worker; a later one of the same group ends it. One that ends before it began makes no
-        coroutine."""
+        """Do `work` in a worker, which a later one of the same group ends. Its coroutine is made when it begins."""
         self.run_worker(cast(Any, partial(work, *arguments)), exclusive=group != "default", group=group)
 
     def on_input_changed(self) -> None:
@@ -150,12 +158,7 @@ class Picker(ModalScreen[T | None]):
             place.update(drawable)
 
     def on_option_list_option_selected(self) -> None:
-        if (value := self.get_highlighted()) is None:
-            return
-        if "enter" in self._keys:
-            self._start_work(self._do, "enter", value)
-        else:
-            self.dismiss(value)
+        self._start_work(self._do, "enter")
 
     on_input_submitted = on_option_list_option_selected
 
@@ -165,13 +168,20 @@ class Picker(ModalScreen[T | None]):
             case "up" | "down" | "pageup" | "pagedown" if not rows.has_focus:
                 event.stop()
                 getattr(rows, f"action_{_MOVES[event.key]}")()
-            case key if key != "enter" and key in self._keys and (value := self.get_highlighted()) is not None:
+            case key if key != "enter" and key in self._keys:
                 event.stop()
                 event.prevent_default()
-                await self._do(key, value)
+                await self._do(key)
 
-    async def _do(self, key: str, value: T) -> None:
-        assert self._act is not None
+    async def _do(self, key: str) -> None:
+        """Act on the highlighted entry of what is typed now, which may not be listed yet."""
+        if self._searches and self.query_one("#query", Input).value != self._query:
+            await self.load()
+        if (value := self.get_highlighted()) is None:
+            return
+        if self._act is None or key not in self._keys:
+            self.dismiss(value)
+            return
         try:
             message = await self._act(key, value)
         except TreadleError as error:
@@ -229,9 +239,7 @@ class Confirm(ModalScreen[bool]):
 
     def __init__(self, text: str, yes: str = "yes", no: str = "no") -> None:
         super().__init__()
-        self._text = text
-        self._yes = yes
-        self._no = no
+        self._text, self._yes, self._no = text, yes, no
 
     def compose(self) -> ComposeResult:
         keys = draw_key_hints((("y", self._yes), ("n", self._no)), max(30, self.app.size.width - 12))
@@ -261,7 +269,7 @@ class TextPrompt(ModalScreen[str | None]):
         with Vertical() as box:
             box.border_subtitle = "Enter confirms · Esc goes back"
             yield Static(Text(self._question))
-            yield Input(password=self._secret, compact=True)
+            yield LineInput((), password=self._secret)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         self.dismiss(message.value.strip())

@@ -66,11 +66,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def update_blocks(self) -> None:
         """Draw what has changed since the last time."""
-        if changed_blocks := self.conversation.take() | self._find_live_blocks():
+        newest_blocks = enumerate(self.conversation.blocks[-30:], self._get_tail_start(30))
+        if changed_blocks := self.conversation.take() | {at for at, block in newest_blocks if block.live}:
             self._redraw(changed_blocks)
-
-    def _find_live_blocks(self) -> set[int]:
-        return {at for at, block in enumerate(self.conversation.blocks[-30:], self._get_tail_start(30)) if block.live}
 
     def toggle(self) -> None:
         self.unfolded = not self.unfolded
