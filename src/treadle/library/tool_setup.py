@@ -68,7 +68,7 @@ class ToolSetup:
         self._data = temporary if data is None else Path(os.path.abspath(data))
         self._forget = weakref.finalize(self, _remove, str(self._data)) if self.passing else None
         """Removes the temporary data also if the agent is never closed."""
-        self._get_root = lru_cache(maxsize=256)(self._open_root)
+        self._cached_root = lru_cache(maxsize=256)(self._open_root)
         self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.make_snapshots)
@@ -84,7 +84,10 @@ class ToolSetup:
             finished_length=redact.measure_finished if isinstance(redact, Redactor) else len,
         )  # fmt: skip
 
-    def _open_root(self, root: str, root_id: str, world: str = "") -> Root:
+    def _get_root(self, root: str, root_id: str, world: str = "") -> Root:
+        return self._cached_root(root, root_id, world)  # the cache tells a missing world from an empty one
+
+    def _open_root(self, root: str, root_id: str, world: str) -> Root:
         return Root(root, root_id, self.get_ground(world) if world else None)
 
     def get_ground(self, world: str) -> "WorldGround":
