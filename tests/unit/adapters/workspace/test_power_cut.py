@@ -14,8 +14,10 @@ import pytest
 from tests.unit.adapters.workspace.trees import Bench, Node, build
 from tests.writing import history, write
 from treadle.adapters.tools.builtin.file_tool import build_change, compute_sha256, list_file_changes, plan_changes
+from treadle.adapters.workspace.history import staging
 from treadle.adapters.workspace.history.journal import Journal, Journals
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.root import Root
 from treadle.base.home_file import HomeFile
 
@@ -67,19 +69,29 @@ def watch_calls() -> Iterator[Calls]:
     def naming(call_name: str) -> Callable[..., None]:
         def name(source: Any, goal: Any, **at: Any) -> None:
             plain[call_name](source, goal, **at)
-            status = os.stat(goal, dir_fd=at.get("dst_dir_fd"), follow_symlinks=False)
-            folder = os.stat(os.path.dirname(goal) or ".", dir_fd=at.get("dst_dir_fd"))
-            if stat.S_ISREG(status.st_mode):
-                calls.seen.append(("name", _inode(status), _inode(folder), os.fsdecode(goal)))
+            note_name(at.get("dst_dir_fd"), goal)
 
         return name
+
+    def note_name(fd: int | None, goal: Any) -> None:
+        status = os.stat(goal, dir_fd=fd, follow_symlinks=False)
+        folder = os.stat(os.path.dirname(goal) or ".", dir_fd=fd)
+        if stat.S_ISREG(status.st_mode):
+            calls.seen.append(("name", _inode(status), _inode(folder), os.fsdecode(goal)))
+
+    def exchange_entries(source: int, name: str, folder: int, goal: str) -> bool:
+        if is_exchanged := entries.exchange_entries(source, name, folder, goal):
+            note_name(folder, goal)
+        return is_exchanged
 
     patched = {"fsync": fsync, **{call_name: naming(call_name) for call_name in ("rename", "replace", "link")}}
     for name, call in patched.items():
         setattr(os, name, call)
+    staging.exchange_entries = exchange_entries
     try:
         yield calls
     finally:
+        staging.exchange_entries = entries.exchange_entries
         for name, call in plain.items():
             setattr(os, name, call)
 

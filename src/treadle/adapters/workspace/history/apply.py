@@ -18,13 +18,14 @@ from typing import Literal
 import msgspec
 
 from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch, make_unnamed_file
-from treadle.adapters.workspace.history.staging import StagingFolder
+from treadle.adapters.workspace.history.staging import KnownEntry, StagingFolder
 from treadle.adapters.workspace.history.states import (
     Folders,
     SeenFiles,
     hold_file,
     is_folder,
     make_signature,
+    matches_state,
     split_path,
 )
 from treadle.adapters.workspace.paths import entries
@@ -146,6 +147,17 @@ def find_closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict
         if owner == os.geteuid() and mode & _OPEN != _OPEN:
             closed_modes[encode_path("/".join(parts)) or "."] = mode
     return closed_modes
+
+
+def restore_saves(
+    folders: Folders, changes: Iterable[FileChange], stage: StagingFolder, numbers: Mapping[str, str]
+) -> None:
+    """Put back what others saved just before a crash or error, if it had come out of the project at that moment."""
+    for change in changes:
+        if change.before is not None and not is_folder(change.before):
+            with suppress(FileNotFoundError, NotADirectoryError):  # its folder is gone
+                stage.restore_save(numbers[change.path], *folders.locate(change.path), change)
+    folders.forget()
 
 
 class ContentSource(ABC):
@@ -280,55 +292,65 @@ class ChangeApplier:
             self._sync()
         return self._conflicts
 
-    def _run_step(self, each: PathProgress, step: Callable[[PathProgress, int, str], None]) -> None:
+    def _run_step(self, each: PathProgress, step: Callable[[PathProgress, int, str], bool]) -> None:
+        """Make one step, which returns False if the entry was changed by others."""
         path = each.change.path
         try:
             folder, name = self._folders.locate(path)
-            step(each, folder, name)
+            is_done = step(each, folder, name)
         except OSError as error:
             if error.errno not in _IN_THE_WAY:
                 raise
+            is_done = False
+        if not is_done:
             self._conflicts.append(FileConflict(path, CHANGED))
         self._touched[split_path(path)[:-1]] = None
 
-    def _check_unchanged(self, each: PathProgress, folder: int, name: str) -> bool:
-        """True if an entry is unchanged since the survey, by its signature or content; else record a conflict."""
-        same = make_signature(lstat(folder, name)) == make_signature(each.stat)
-        if same or self._folders.matches_state(each.change.path, each.change.before):
-            return True
-        self._conflicts.append(FileConflict(each.change.path, CHANGED))
-        return False
+    def _find_unchanged(self, each: PathProgress, folder: int, name: str) -> KnownEntry | None:
+        """An entry that is unchanged since the survey, by its signature or content; None if it is not."""
+        status, state = lstat(folder, name), each.change.before
+        if status is None or state is None:
+            return None
+        same = make_signature(status) == make_signature(each.stat) or matches_state(folder, name, state)
+        reach_faultpoint("transaction.checked")
+        return KnownEntry(status, state) if same else None
 
-    def _remove(self, each: PathProgress, folder: int, name: str) -> None:
+    def _remove(self, each: PathProgress, folder: int, name: str) -> bool:
         if is_folder(each.change.before):
             os.rmdir(name, dir_fd=folder)
             reach_faultpoint("transaction.folder_removed")
-        elif self._check_unchanged(each, folder, name):
-            self._freeing.hold(name, folder)
-            os.unlink(name, dir_fd=folder)
-            reach_faultpoint("transaction.removed")
+            return True
+        if (old := self._find_unchanged(each, folder, name)) is None:
+            return False
+        self._freeing.hold(name, folder)
+        is_removed = self._stage.remove_entry(self._numbers[each.change.path], folder, name, old)
+        reach_faultpoint("transaction.removed")
+        return is_removed
 
-    def _mkdir(self, each: PathProgress, folder: int, name: str) -> None:
+    def _mkdir(self, each: PathProgress, folder: int, name: str) -> bool:
         if each.standing != "half" or not _is_folder(lstat(folder, name)):
             os.mkdir(name, 0o700, dir_fd=folder)
             reach_faultpoint("transaction.folder_made")
+        return True
 
-    def _put(self, each: PathProgress, folder: int, name: str) -> None:
-        change = each.change
+    def _put(self, each: PathProgress, folder: int, name: str) -> bool:
+        change, old, is_put = each.change, None, True
         assert change.after is not None
-        new = change.before is None or change.before.kind == "directory"  # which was removed before
-        if each.standing == "before" and not new and not self._check_unchanged(each, folder, name):
-            return
+        if each.standing == "before" and change.before is not None and change.before.kind != "directory":
+            old = self._find_unchanged(each, folder, name)
+            if old is None:
+                return False
         if _is_mode_only(each):
             entries.chmod(folder, name, change.after.mode)
             with suppress(OSError, ToolError):
                 if time := self.source.read_mtime_ns(change.path):
                     os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
         else:
-            if not new:
+            if old is not None:
                 self._freeing.hold(name, folder)
-            self._stage.put(self._numbers[change.path], folder, name, new=new)
+            is_put = self._stage.put(self._numbers[change.path], folder, name, old)
         reach_faultpoint("transaction.put")
+        return is_put
 
     def _open_up(self, closed_modes: Mapping[str, int]) -> dict[str, int]:
         """Open folders from the top down. Which modes folders have in the end, by path."""

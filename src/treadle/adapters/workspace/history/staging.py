@@ -1,20 +1,36 @@
 """A folder for files that are ready and not yet in their places: on the file system of the project, so that nothing is
-left to be done but to rename them; outside the project where that can be. Knows nothing of changes."""
+left to be done but to rename them; outside the project where that can be.
+
+An entry that is replaced or removed comes to the stage and is looked at there. If it is not the one that the caller has
+looked at, somebody saved it in between, and it goes back to its place. After a crash between the two steps it is still
+on the stage (`restore_save`)."""
 
 import errno
 import os
 import stat as st
 from contextlib import suppress
-from typing import Self
+from typing import NamedTuple, Self
 
+import msgspec
+
+from treadle.adapters.workspace.history.states import matches_state, read_state
 from treadle.adapters.workspace.paths.durable import Freeing, Syncing, copy_bytes, make_private_folder, make_temp_name
-from treadle.adapters.workspace.paths.entries import LIST, READ, hold_fd, lstat
-from treadle.protocol.files import FileState, decode_path
+from treadle.adapters.workspace.paths.entries import LIST, READ, exchange_entries, hold_fd, lstat
+from treadle.base.file_system import reach_faultpoint
+from treadle.protocol.files import FileChange, FileState, decode_path
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ORIGIN = "user.overlay.origin"  # Where a file that is adopted from a view came from
 _HARMLESS = {_ORIGIN, "security.selinux"}  # Attributes of an adopted file; others would not be carried over
 _LIST = "system.posix_acl_"
+_MOST_RETURNS = 9  # So often an entry is put back that is saved once more at each of these moments
+
+
+class KnownEntry(NamedTuple):
+    """An entry that may be replaced or removed: as it was when it was last looked at, and as it is recorded."""
+
+    status: os.stat_result
+    state: FileState
 
 
 class StagingFolder:
@@ -118,15 +134,18 @@ class StagingFolder:
             os.fsync(self._fd)
         return synced_device
 
-    def put(self, name: str, folder: int, goal: str, *, new: bool) -> None:
-        """Give what is ready its name. FileExistsError if it is `new` and something has that name."""
+    def put(self, name: str, folder: int, goal: str, old: KnownEntry | None) -> bool:
+        """Give a ready entry its name, which has the `old` entry: False if it has another one now, which stays. Without
+        `old` the name is new: FileExistsError if something has it."""
         with suppress(OSError, AttributeError):  # most have none, some systems know none
             os.removexattr(f"/proc/self/fd/{self._fd}/{name}", _ORIGIN, follow_symlinks=False)
         _inherit_group(self._fd, name, folder)
-        if new or name not in self._listless:
-            _inherit_list(self._fd, name, folder, "" if new else goal)
+        if old is None or name not in self._listless:
+            _inherit_list(self._fd, name, folder, "" if old is None else goal)
         try:
-            _put(self._fd, name, folder, goal, new=new)
+            if old is not None:
+                return self._replace(name, folder, goal, old)
+            _put(self._fd, name, folder, goal, new=True)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -135,7 +154,62 @@ class StagingFolder:
             with suppress(FileNotFoundError):
                 os.unlink(temp, dir_fd=folder)
             self._copy_entry(name, folder, temp)
-            _put(folder, temp, folder, goal, new=new)
+            _put(folder, temp, folder, goal, new=old is None)
+        return True
+
+    def _replace(self, name: str, folder: int, goal: str, old: KnownEntry) -> bool:
+        inside = _identify(lstat(self._fd, name))
+        if not exchange_entries(self._fd, name, folder, goal):
+            os.rename(name, goal, src_dir_fd=self._fd, dst_dir_fd=folder)
+            return True
+        reach_faultpoint("transaction.exchanged")
+        if self._drop(name, old):
+            return True
+        for _ in range(_MOST_RETURNS):
+            returned = _identify(lstat(self._fd, name))
+            exchange_entries(self._fd, name, folder, goal)
+            if _identify(lstat(self._fd, name)) == inside:
+                break
+            inside = returned  # it was saved once more: the newest save belongs there
+        return False
+
+    def remove_entry(self, name: str, folder: int, goal: str, old: KnownEntry) -> bool:
+        """Remove the `old` entry: False if there is another one now, which stays."""
+        try:
+            os.rename(goal, name, src_dir_fd=folder, dst_dir_fd=self._fd)
+        except FileNotFoundError:
+            raise
+        except OSError:  # another file system is mounted there, or the disk is full
+            os.unlink(goal, dir_fd=folder)
+            return True
+        reach_faultpoint("transaction.taken")
+        if self._drop(name, old):
+            return True
+        self._put_back(name, folder, goal)
+        return False
+
+    def _drop(self, name: str, old: KnownEntry) -> bool:
+        """Remove an entry that came out of the project if it is the `old` one."""
+        is_old = _identify(lstat(self._fd, name)) == _identify(old.status) or matches_state(self._fd, name, old.state)
+        if is_old:
+            os.unlink(name, dir_fd=self._fd)
+        return is_old
+
+    def _put_back(self, name: str, folder: int, goal: str) -> None:
+        with suppress(FileExistsError):  # it was saved once more: the newest save stays
+            _put(self._fd, name, folder, goal, new=True)
+
+    def restore_save(self, name: str, folder: int, goal: str, change: FileChange) -> None:
+        """After a crash: put an entry back that came out of the project and was not looked at."""
+        state, after = read_state(self._fd, name), change.after
+        if state is None or (after is not None and msgspec.structs.replace(state, mode=after.mode) == after):
+            return  # nothing, or ready for its place
+        if state == change.before:
+            os.unlink(name, dir_fd=self._fd)
+        elif after is None or lstat(folder, goal) is None:
+            self._put_back(name, folder, goal)
+        elif matches_state(folder, goal, after) and not exchange_entries(self._fd, name, folder, goal):
+            os.rename(name, goal, src_dir_fd=self._fd, dst_dir_fd=folder)
 
     def _copy_entry(self, name: str, folder: int, goal: str) -> None:
         status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
@@ -167,6 +241,13 @@ def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
         if lstat(folder, goal) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), goal)
     os.rename(name, goal, src_dir_fd=source, dst_dir_fd=folder)
+
+
+def _identify(status: os.stat_result | None) -> tuple[int, ...] | None:
+    """The values by which an entry is recognized that was renamed, which changes its ctime."""
+    if status is None:
+        return None
+    return (status.st_ino, status.st_dev, status.st_mode, status.st_size, status.st_mtime_ns)
 
 
 def _inherit_group(stage: int, name: str, folder: int) -> None:

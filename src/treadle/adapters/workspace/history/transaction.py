@@ -3,7 +3,8 @@
 1. Every path must be as before (or already as after); content that will be lost is kept, durably.
 2. All new files are made ready on the project's own file system. A full disk shows here, and nothing has happened yet.
 3. The journal is written: that is the decision, one for each name.
-4. The changes are made: nothing but removing, renaming, and setting modes.
+4. The changes are made: nothing but removing, renaming, and setting modes. An entry that goes is first exchanged or
+   renamed, looked at once more, and only then removed: one that others saved since the last look goes back.
 5. It is noted that they are.
 
 A file tool knows its changes beforehand and records them in its intent: the intent shows later if they were made, so no
@@ -165,6 +166,7 @@ class Transactions:
                 raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
             numbers = _number_changes(journal.files)
             stage.open()
+            apply.restore_saves(folders, journal.files, stage, numbers)
             survey = Surveyor(folders).survey(journal.files)
             conflicts = _find_conflicts(survey)
             if conflicts and journal.verdict == "commit":
@@ -219,11 +221,13 @@ class Transactions:
             return making.make(journal.closed)
         except Exception:
             folders.forget()
+            numbers = _number_changes(journal.files)
             stage.open()
+            apply.restore_saves(folders, journal.files, stage, numbers)
             survey = Surveyor(folders).survey(journal.files)
             if (conflicts := _find_conflicts(survey)) and journal.verdict == "commit":
                 return conflicts
-            again = ChangeApplier(folders, survey, making.source, stage, _number_changes(journal.files))
+            again = ChangeApplier(folders, survey, making.source, stage, numbers)
             again.prepare()
             return [*conflicts, *again.make(journal.closed)]
 
@@ -237,10 +241,14 @@ class Transactions:
         reach_faultpoint("transaction.turned_back")
         folders.forget()
         changes, numbers = apply.reverse_changes(journal.files), _number_changes(journal.files)
-        survey = Surveyor(folders).survey(changes)
-        self._stage(folders, journal.name).remove()  # its space may be what is missing
+        with self._stage(folders, journal.name) as stage:
+            stage.open()
+            apply.restore_saves(folders, journal.files, stage, numbers)
+            stage.remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
+            apply.restore_saves(folders, changes, stage, numbers)
+            survey = Surveyor(folders).survey(changes)
             making = ChangeApplier(folders, survey, self._stored_content, stage, numbers)
             making.prepare()
             making.make({**apply.find_closed_folders(folders, changes), **journal.closed})

@@ -4,8 +4,9 @@ errors of a path, in words that a model can act on. The directory was resolved b
 import errno
 import os
 import stat as st
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, FileKind, FileStat, escape_name
@@ -89,6 +90,29 @@ def chmod(directory: int, name: str, mode: int) -> None:
         return os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
     with hold_fd(os.open(name, _BARE, dir_fd=directory)) as fd:
         chmod_held(fd, mode)  # a link refuses
+
+
+def exchange_entries(source: int, name: str, folder: int, goal: str) -> bool:
+    """Exchange two entries in one step. False if this system or this file system cannot."""
+    if (call := _find_exchange_call()) is None:
+        return False
+    if (number := call(source, os.fsencode(name), folder, os.fsencode(goal))) in (errno.ENOENT, errno.EXDEV):
+        raise OSError(number, os.strerror(number), goal)
+    return number == 0  # after another error the caller's `rename` either succeeds or reports the error
+
+
+@cache
+def _find_exchange_call() -> Callable[[int, bytes, int, bytes], int] | None:
+    """The system call of Linux or macOS, which returns the number of its error or 0."""
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    call = getattr(library, "renameat2", None) or getattr(library, "renameatx_np", None)
+    if call is None:
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    swap = ctypes.c_uint(2)  # RENAME_EXCHANGE of the one is RENAME_SWAP of the other
+    return lambda *places: ctypes.get_errno() if call(*places, swap) else 0
 
 
 # -- errors, in words -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from tests.unit.adapters.workspace.trees import (
     picture,
     taken_back,
 )
+from treadle.adapters.workspace.history import staging
 from treadle.base import file_system
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
@@ -166,6 +167,94 @@ def test_the_same_at_the_last_moment(bench: Bench, edit: Callable[[Path], None],
     assert [conflict.path for conflict in effect.conflicts] == [path]
     assert picture(bench.project) == expected
     assert bench.left_over() == []
+
+
+def save_by_renaming(file: Path, text: bytes) -> None:
+    fresh = file.with_name("fresh")
+    fresh.write_bytes(text)
+    fresh.rename(file)
+
+
+def prepare_change(bench: Bench, kind: str) -> None:
+    """A file is edited or removed, and another one is edited after it."""
+    build(bench.project, {b"a": Node("file", 0o644, b"old"), b"b": Node("file", 0o644, b"old")})
+    build(bench.goal, {b"b": Node("file", 0o644, b"new")})
+    if kind == "edited":
+        build(bench.goal, {b"a": Node("file", 0o644, b"new")})
+
+
+KINDS = [("edited", "transaction.exchanged"), ("removed", "transaction.taken")]
+
+
+@pytest.mark.parametrize(("kind", "point"), KINDS)
+@pytest.mark.parametrize("save", [save_by_renaming, Path.write_bytes], ids=["renamed", "in place"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_save_between_the_last_look_and_the_rename_stays(
+    bench: Bench, kind: str, point: str, save: Callable[[Path, bytes], object], times: int
+) -> None:  # W-08, fault 31; the second save comes while the first one is out of the project
+    prepare_change(bench, kind)
+    texts = [b"the user's", b"the user's second"][:times]
+    saves = dict(zip(("transaction.checked", point), texts, strict=False))
+
+    def act(name: str) -> None:
+        if name in saves:
+            save(bench.project / "a", saves.pop(name))
+
+    file_system.install_fault_hook(act)
+    try:
+        effect = bench.commit()
+    finally:
+        file_system.install_fault_hook(None)
+    assert [conflict.path for conflict in effect.conflicts] == ["a"]
+    assert (bench.project / "a").read_bytes() == texts[-1]
+    assert (bench.project / "b").read_bytes() == b"old"
+    assert bench.left_over() == []
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("kind", "point"), KINDS)
+@pytest.mark.parametrize("error", [Killed, OSError])
+@pytest.mark.parametrize("next_step", ["commit", "discard"])
+def test_such_a_save_stays_also_after_a_crash_or_an_error_at_that_moment(
+    bench: Bench, kind: str, point: str, error: type[BaseException], next_step: str
+) -> None:
+    prepare_change(bench, kind)
+    pending_points = ["transaction.checked", point]
+
+    def act(name: str) -> None:
+        if name not in pending_points:
+            return
+        pending_points.remove(name)
+        if pending_points:
+            save_by_renaming(bench.project / "a", b"the user's")
+        else:
+            raise error
+
+    changes = between(bench.project, bench.goal)
+    file_system.install_fault_hook(act)
+    try:
+        with suppress(Killed):
+            assert bench.commit(files=changes).conflicts, "the second try sees it"
+    finally:
+        file_system.install_fault_hook(None)
+    if next_step == "commit":
+        assert [conflict.path for conflict in bench.commit(files=changes).conflicts] == ["a"]
+    elif error is Killed:
+        with suppress(ToolError):
+            bench.discard()
+    assert (bench.project / "a").read_bytes() == b"the user's"
+    assert (bench.project / "b").read_bytes() == b"old"
+    assert bench.left_over() == []
+
+
+def test_a_file_system_without_exchange(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "exchange_entries", lambda *_: False)
+    effect = bench.commit(files=prepare_changes(bench))
+    assert not effect.conflicts
+    assert picture(bench.project) == picture(bench.goal)
 
 
 def test_an_undo_leaves_what_was_changed_and_does_the_rest(bench: Bench) -> None:  # W-02
