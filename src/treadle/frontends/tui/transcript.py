@@ -232,7 +232,8 @@ class Transcript(ScrollView, can_focus=True):
 
     def go_to_end(self) -> None:
         self.follows = True
-        self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
+        # Forced: without a scroll bar, which is laid out later, Textual does not scroll.
+        self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
