@@ -66,9 +66,8 @@ def _trust(book: "trust_book.Trust", path: str) -> None:
     if len(lines) > _SHOWN_LINES:
         terminal.write_note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
     trusted_file = book.add(path, content)
-    terminal.write_line(
-        f"trusted {make_inert_line(trusted_file.path)} {trusted_file.sha256[:16]} until its content changes"
-    )
+    place = make_inert_line(trusted_file.path)
+    terminal.write_line(f"trusted {place} {trusted_file.sha256[:16]} until its content changes")
     for executed in _find_executed_files(trusted_file.path, content):
         _trust(book, executed)
 
