@@ -320,15 +320,13 @@ class Requests:
         if isinstance(verdict, str):
             await self._keep(action, verdict, failed=True, kind="denied")
             return
-        self._arguments[action.call] = action.arguments if verdict is None else verdict
+        arguments = self._arguments[action.call] = action.arguments if verdict is None else verdict
         tool = next((each for each in self._tools() if each.name == action.name), None)
         if tool is not None and tool.skip_permission and action.call not in self._hooks.asking:
             await self._announce_tool(action)
             return
         description = (tool.description if tool else "") or ""
-        permission_request = names.build_custom_request(
-            action.call, action.name, description, self._arguments[action.call]
-        )
+        permission_request = names.build_custom_request(action.call, action.name, description, arguments)
         self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:

@@ -255,6 +255,9 @@ def make_options(
     dynamic_tools = tuple(
         DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT)) for tool in enabled_tools
     )
+    client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
+    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
+    new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
     return msgspec.structs.replace(
         base, mode=base.mode if LABEL in base.labels else "confirm", interactive=True,
         max_turns=max(base.max_turns, MAX_TURNS), on_limit="answer", on_guard="stop", summarize=False, verify=False,
@@ -263,15 +266,8 @@ def make_options(
         agent_prompt=extras.agent_prompt, skills=extras.skills,
         own_servers=config.session_id if extras.servers else "",
         tools=(*_select_builtin_tools(config, tools, builtin), *_yield_server_tools(config, extras.servers)),
-        dynamic_tools=dynamic_tools, labels=_make_labels(base, config),
+        dynamic_tools=dynamic_tools, labels=tuple(dict.fromkeys([*others, *filter(None, new_labels)])),
     )  # fmt: skip
-
-
-def _make_labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
-    client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
-    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
-    new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
-    return tuple(dict.fromkeys([*others, *filter(None, new_labels)]))
 
 
 def _select_builtin_tools(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
