@@ -149,9 +149,8 @@ def collect_worlds(
 def _is_changed(folders: "WorldFolders", world: "World", home: Path) -> bool:
     """True also if this cannot be found out, as when the project is gone."""
     try:
-        return bool(
-            ProjectSnapshots(Root(world.root, world.root_id), home).read_effect(folders.locate_view(world)).files
-        )
+        snapshots = ProjectSnapshots(Root(world.root, world.root_id), home)
+        return bool(snapshots.read_effect(folders.locate_view(world)).files)
     except ToolError:
         return True
 
@@ -352,9 +351,8 @@ class _Keeper:
 
     def _look_at_files(self) -> None:
         for journal in self._journals.list_unfinished():
-            self._refer(
-                (reference.digest for file in journal.files for reference in iterate_references(file)), limits.EVER
-            )
+            references = (each for file in journal.files for each in iterate_references(file))
+            self._refer((each.digest for each in references), limits.EVER)
         for _, capture in self._upkeep.iterate_captures():
             self._check_going()
             if capture is not None and (worth := self._weigh_capture(capture)) > self._line:

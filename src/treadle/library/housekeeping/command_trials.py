@@ -112,9 +112,8 @@ async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
         for trial in TRIALS:
             calls.append(trial.make_calls(1 + sum(map(len, calls))))
         model = ScriptedModel([*(call for each in calls for call in each), Say("Done.")])
-        results = iter(
-            await _collect_results(project, Agent(model=model, home=home, env=env, allowance=ALLOWANCE), level)
-        )
+        agent = Agent(model=model, home=home, env=env, allowance=ALLOWANCE)
+        results = iter(await _collect_results(project, agent, level))
         texts = ["\n".join(islice(results, len(each))) for each in calls]
         if any("does not hold here" in each for each in texts):
             raise SandboxError(texts[0])

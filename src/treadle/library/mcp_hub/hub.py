@@ -104,11 +104,9 @@ class McpHub:
             await self._await_unknown(project)
             tools = [tool for link in project.links.values() for tool in self._make_tools(link, _make_place(options))]
             deferred = tools if needs_deferral(tools) else []
-            helpers = (
-                (FindTools(self.find_available_tools, self._list_starting, deferred), CallTool())
-                if project.links
-                else ()
-            )
+            helpers: tuple[Tool, ...] = ()
+            if project.links:
+                helpers = (FindTools(self.find_available_tools, self._list_starting, deferred), CallTool())
             project.offered_tools = (*(tools if not deferred else ()), *helpers)
             project.known_tool_names = frozenset(tool.spec.name for tool in tools)
             project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
@@ -130,9 +128,8 @@ class McpHub:
         here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
         if here:  # servers that have started since; too many tools are announced and found instead
             project.awaited -= here
-            tools = [
-                tool for name in sorted(here) for tool in self._make_tools(project.links[name], _make_place(options))
-            ]
+            place = _make_place(options)
+            tools = [tool for name in sorted(here) for tool in self._make_tools(project.links[name], place)]
             offered_tools = project.offered_tools
             if not needs_deferral([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
                 project.offered_tools = (*offered_tools, *tools)

@@ -221,9 +221,8 @@ def _derive_spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         effect = "edit" if effects <= {"read", "edit"} else "none" if effects == {"none"} else "execute"
     looking = [start for start in starts if start.effect == "read" and not start.read_only]
     arguments = (pair for start in looking for pair in start.arguments.items())
-    commands = (
-        key for key, value in arguments if isinstance(value, str) and is_read_only_command(value)
-    )  # read by its words
+    # A command that only reads is known by its words.
+    commands = (key for key, value in arguments if isinstance(value, str) and is_read_only_command(value))
     fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
     ran = any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls)
     return ToolSpec(

@@ -234,11 +234,10 @@ def compute_share(state: ChatState, call: CallKey, children: Sequence[Child], no
 DEEPEST = 8
 
 
-async def list_descendants(deps: Deps, chat: ChatId) -> list[ChildView]:
+async def list_descendants(deps: Deps, chat: ChatId, depth: int = 1) -> list[ChildView]:
     """Every chat below this one, each behind the one that began it."""
-    return await list_descendants_begun(
-        deps, chat, [event async for _, event in stream_events(deps.store, chat, {ExecutionStart.TYPE})]
-    )
+    events = [event async for _, event in stream_events(deps.store, chat, {ExecutionStart.TYPE})]
+    return await list_descendants_begun(deps, chat, events, depth)
 
 
 async def list_descendants_begun(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int = 1) -> list[ChildView]:
@@ -247,8 +246,7 @@ async def list_descendants_begun(deps: Deps, chat: ChatId, events: Iterable[Even
     for child, call in find_begun_children(events).items():
         rows.append(await load_row(deps, chat, call, child, depth))
         if depth < DEEPEST and rows[-1].status != "not begun":
-            below = [event async for _, event in stream_events(deps.store, child.chat, {ExecutionStart.TYPE})]
-            rows += await list_descendants_begun(deps, child.chat, below, depth + 1)
+            rows += await list_descendants(deps, child.chat, depth + 1)
     return rows
 
 

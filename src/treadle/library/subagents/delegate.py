@@ -52,9 +52,8 @@ async def plan_delegation(home: Home, invocation: Invocation) -> list[Child]:
     for number, task in enumerate(tasks, 1):
         task_options = _make_task_options(home, options, task, owner)
         title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
-        children.append(
-            make_child(invocation, number, title, task_options.model, world=task_options.mode != "read-only")
-        )
+        has_world = task_options.mode != "read-only"
+        children.append(make_child(invocation, number, title, task_options.model, world=has_world))
     return children
 
 

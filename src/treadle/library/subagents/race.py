@@ -168,7 +168,11 @@ class _Race:
             winner, reason = choice
             await self._label_attempts(contenders, winner)
             reach_faultpoint("race.noted")
-            won = await self._commit_winner(winner)
+            try:
+                effect = await self._group.commit(winner.child)
+                won = replace(winner, effect=effect, committed=not effect.conflicts)
+            except ToolError as error:  # the costs of the attempts are recorded all the same
+                won = replace(winner, problem=str(error))
         return self._report_winner([won if each is winner else each for each in contenders], won, reason)
 
     async def _run_attempts(self) -> list[ChildResult]:
@@ -247,13 +251,6 @@ class _Race:
             if each.state.options.labels != labels:
                 chat = self._home.chat(each.child.chat)
                 await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
-
-    async def _commit_winner(self, winner: ChildResult) -> ChildResult:
-        try:
-            effect = await self._group.commit(winner.child)
-        except ToolError as error:  # the costs of the attempts are recorded all the same
-            return replace(winner, problem=str(error))
-        return replace(winner, effect=effect, committed=not effect.conflicts)
 
     def _report_winner(self, all_of: list[ChildResult], won: ChildResult, reason: str) -> Outcome:
         child = won.child
