@@ -363,11 +363,8 @@ class Requests:
         async with self._settling:
             state = await read_patiently(self._chat.state)
             calls = [action.tool_call_id for action in list_open_actions(state) if action.kind == "external_tool"]
-            if (
-                compute_status(state) != "requires_action"
-                or not calls
-                or any(call not in self._results for call in calls)
-            ):
+            is_complete = bool(calls) and all(call in self._results for call in calls)
+            if compute_status(state) != "requires_action" or not is_complete:
                 return
             try:
                 await read_patiently(lambda: self._chat.submit([self._results[call] for call in calls]))

@@ -44,14 +44,12 @@ async def files(call: ApiRequest) -> ApiReply:
     path, workspace = call.get_query(PathQuery).path, await call.service.open_workspace(state)
     listed = await asyncio.to_thread(workspace.listdir, path)
     children = sorted(listed, key=lambda child: (child.kind != "directory", child.name))
-    entries = tuple(
-        answers.FileEntry(
-            name=escape_name(child.name), kind=child.kind, target=escape_name(child.target) if child.target else ""
-        )
-        for child in children
-    )
+    entries: list[answers.FileEntry] = []
+    for child in children:
+        target = escape_name(child.target) if child.target else ""
+        entries.append(answers.FileEntry(name=escape_name(child.name), kind=child.kind, target=target))
     relative_path = await asyncio.to_thread(workspace.to_relative, path)
-    return encode_reply(answers.FileList(path=escape_name(relative_path), entries=entries))
+    return encode_reply(answers.FileList(path=escape_name(relative_path), entries=tuple(entries)))
 
 
 async def content(call: ApiRequest) -> Response:
