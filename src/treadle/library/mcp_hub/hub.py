@@ -224,10 +224,8 @@ class McpHub:
         await connection.ensure_client()
         listing = (await self.get_link(name, *place)).known
         if listing is not None and tool not in listing.tools:
-            raise ToolError(
-                f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. Look at the tool "
-                "again (find_tools), then call it again."
-            )
+            advice = "Look at the tool again (find_tools), then call it again."
+            raise ToolError(f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. {advice}")
         return connection, calls
 
     async def get_link(self, name: str, root: str = "", own_servers: str = "", world: str = "") -> Link:

@@ -118,11 +118,9 @@ class Offerings:
 
         async def get(client: "Client") -> list["RenderedContent"]:
             result = await client.get_prompt(name, dict(arguments or {}))
+            contents = [(message.role, render_content([message.content])) for message in result.messages]
             return [
-                render_content([message.content])
-                if message.role == "user"
-                else RenderedContent(f"(you would say) {render_content([message.content]).text}")
-                for message in result.messages
+                each if role == "user" else RenderedContent(f"(you would say) {each.text}") for role, each in contents
             ]
 
         async with self._use_place(Place(root, own_servers, world)) as place:

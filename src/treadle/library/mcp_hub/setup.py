@@ -171,10 +171,8 @@ class McpServers(Offerings):
             for declared in servers:
                 if untrusted := self._find_untrusted_files(declared):
                     file = make_inert_line(os.path.relpath(untrusted[0], os.path.realpath(root)))
-                    warnings.append(
-                        f"The MCP server {declared.name} of this project runs {file}, which is not trusted as it is "
-                        f"now: treadle trust {file}"
-                    )
+                    problem = f"runs {file}, which is not trusted as it is now: treadle trust {file}"
+                    warnings.append(f"The MCP server {declared.name} of this project {problem}")
                 else:
                     declarations.append(declared)
         return declarations
@@ -260,10 +258,8 @@ class McpServers(Offerings):
 
     def _confine(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
         if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
-            raise SandboxError(
-                "it runs only in a sandbox, and none works here; declare it yourself with `sandbox: false` if "
-                "you trust it"
-            )
+            advice = "declare it yourself with `sandbox: false` if you trust it"
+            raise SandboxError(f"it runs only in a sandbox, and none works here; {advice}")
         guarded = self._context.guarded(root)
         program = shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0]
         home = guarded.home

@@ -127,9 +127,8 @@ class RecordedTool:
         return None if began is None else Trial(began.plan or {})
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        if any(
-            isinstance(envelope.data, e.Interrupted) for envelope in self._stage.recording.list_inputs(self._stage.now)
-        ):
+        inputs = self._stage.recording.list_inputs(self._stage.now)
+        if any(isinstance(envelope.data, e.Interrupted) for envelope in inputs):
             await self._stage.admit_interrupt()
         await self._stage.require_due()  # the worker may have died meanwhile
         return Rehearsal("")
