@@ -339,9 +339,8 @@ class Chat:
                 match data:
                     case e.QueueChanged(op="deleted", id=id) | e.UserMessage(queue_id=id) if id == queued:
                         queued = ""  # the queued message was deleted, or delivered
-                if isinstance(data, e.ActionRequired) or (
-                    isinstance(data, e.SessionIdle) and self._is_over(data, queued)
-                ):
+                is_over = isinstance(data, e.SessionIdle) and self._is_over(data, queued)
+                if is_over or isinstance(data, e.ActionRequired):
                     return
                 if isinstance(data, e.CompactionComplete) and self._is_at_rest(envelope.seq):
                     return

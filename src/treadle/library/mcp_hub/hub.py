@@ -193,17 +193,13 @@ class McpHub:
 
     def _make_tools(self, link: Link, place: Place) -> list[ServerTool]:
         name, server = link.declared.name, link.declared.server
-        return [
-            ServerTool(
-                make_spec(name, tool, server.timeout_s, accept_hints=server.accept_hints),
-                tool,
-                partial(self._connect_for_call, tool, name, place),
-                self._keeping,
-                self._announce,
-            )
-            for tool in (link.known.tools if link.known is not None else ())
-            if server.accepts_tool(tool.name)
-        ]
+        server_tools: list[ServerTool] = []
+        for tool in link.known.tools if link.known is not None else ():
+            if server.accepts_tool(tool.name):
+                spec = make_spec(name, tool, server.timeout_s, accept_hints=server.accept_hints)
+                connect = partial(self._connect_for_call, tool, name, place)
+                server_tools.append(ServerTool(spec, tool, connect, self._keeping, self._announce))
+        return server_tools
 
     # -- servers ------------------------------------------------------------------------------------------------------
     async def connect_server(

@@ -118,10 +118,8 @@ class Offerings:
 
         async def get(client: "Client") -> list["RenderedContent"]:
             result = await client.get_prompt(name, dict(arguments or {}))
-            contents = [(message.role, render_content([message.content])) for message in result.messages]
-            return [
-                each if role == "user" else RenderedContent(f"(you would say) {each.text}") for role, each in contents
-            ]
+            parts = [(message.role, render_content([message.content])) for message in result.messages]
+            return [each if role == "user" else RenderedContent(f"(you would say) {each.text}") for role, each in parts]
 
         async with self._use_place(Place(root, own_servers, world)) as place:
             messages = await self._use(server, place, get)

@@ -249,10 +249,9 @@ def _find_final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
 
 
 def _read(text: str) -> dict[str, Any]:
-    try:
+    with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return {}
+    return {}
 
 
 class RecordedRestorer:

@@ -127,10 +127,9 @@ class Children:
         return self._home.chat(child.chat)
 
     async def _is_there(self, chat: ChatId) -> bool:
-        try:
+        with suppress(NotFound):
             return await self._home.deps.store.read_head(chat) > 0
-        except NotFound:
-            return False
+        return False
 
     async def wait_for_child(self, child: Child, chat: Chat) -> ChatState:
         """Follow a child until it rests, also while it waits for answers; its worker may be on another machine."""
@@ -189,10 +188,9 @@ class Children:
         """Prevent the commit of its changes. If the commit was made or had begun, complete it and return its effect."""
         if not child.world:
             return None
-        try:
+        with suppress(NotFound):  # its world was never made, or is gone
             return await run_to_end(self._home.worlds.call_off(self._make_name(child), child.world))
-        except NotFound:  # its world was never made, or is gone
-            return None
+        return None
 
 
 def make_child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:

@@ -85,10 +85,8 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
     with home.worker.lend_place(invocation.chat):
         try:
             async with asyncio.TaskGroup() as work:
-                running_tasks = [
-                    work.create_task(see_through(child, task))
-                    for child, task in zip(children, invocation.arguments["tasks"], strict=True)
-                ]
+                pairs = zip(children, invocation.arguments["tasks"], strict=True)
+                running_tasks = [work.create_task(see_through(child, task)) for child, task in pairs]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         merged = [await _merge_child(group, task.result()) for task in running_tasks]
