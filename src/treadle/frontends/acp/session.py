@@ -450,9 +450,8 @@ async def read_prompt(
                 attached.append(f"{_format_resource_name(uri, root)}, as attached:\n{fence_block(text)}")
             case a.EmbeddedResourceContentBlock(resource=a.BlobResourceContents(uri=uri, mime_type=kind, blob=data)):
                 if kind not in PICTURE_KINDS:
-                    raise InvalidInput(
-                        f"{_format_resource_name(uri, root)} is neither text nor a picture; name its path instead"
-                    )
+                    name = _format_resource_name(uri, root)
+                    raise InvalidInput(f"{name} is neither text nor a picture; name its path instead")
                 images.append(Image(kind, await put(decode_picture(data, kind))))
             case a.ImageContentBlock(data=data, mime_type=kind):
                 images.append(Image(kind, await put(decode_picture(data, kind))))

@@ -107,9 +107,8 @@ class Session:
         self.programs: dict[Connection, Config] = {}
         self.servers: dict[str, cfg.McpServer] = {}
         self.stopped: set[str] = set()  # Servers that a program stopped.
-        self.hooks = SessionHooks(
-            chat.id, options.root, lambda: self._filter_programs(lambda config: bool(config.hooks))
-        )
+        find_hook_programs = lambda: self._filter_programs(lambda config: bool(config.hooks))  # noqa: E731
+        self.hooks = SessionHooks(chat.id, options.root, find_hook_programs)
         self.hooks.wanted = cfg.HOOKS in options.labels
         answering = lambda: self._filter_programs(lambda config: bool(config.request_user_input))  # noqa: E731
         trace = agent.deps.observer.make_traceparent

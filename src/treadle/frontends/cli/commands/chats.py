@@ -130,9 +130,8 @@ async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.En
     screen.begin(chat.id, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
-        terminal.write_note(
-            f"{earlier:,} earlier events are not shown; all of them: treadle show {chat.id} --all", "dim"
-        )
+        hint = f"all of them: treadle show {chat.id} --all"
+        terminal.write_note(f"{earlier:,} earlier events are not shown; {hint}", "dim")
     progress = Progress()
     for envelope in events:
         if short and (line := progress.take(envelope.data)):

@@ -70,9 +70,8 @@ async def decide(call: ApiRequest) -> ApiReply:
             call.service.admission.reach(call.user, make_choice(each.network))
     rule = _find_rule(call, state, action_id, body)
     command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
-    return await call.service.execute(
-        state.chat, (command,), call.key, lambda result: encode_reply(build_accepted(result))
-    )
+    make_reply = lambda state: encode_reply(build_accepted(state))  # noqa: E731
+    return await call.service.execute(state.chat, (command,), call.key, make_reply)
 
 
 async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
