@@ -232,9 +232,8 @@ class Agent:
 
             servers = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
             configured = self._mcp_given is True
-            self._mcp = McpServers(
-                self._home, self._setup.context, self._trust.is_trusted, servers, configured=configured
-            )
+            context = self._setup.context
+            self._mcp = McpServers(self._home, context, self._trust.is_trusted, servers, configured=configured)
         return self._mcp
 
     @cached_property

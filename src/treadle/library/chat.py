@@ -192,10 +192,8 @@ class Chat:
         from treadle.library.transfer import fork_chat
 
         await self.open()
-        store = self._deps.store
-        return self.get_chat(
-            await fork_chat(store, self.id, seq or await store.read_head(self.id), clock=self._deps.clock)
-        )
+        upto = seq or await self._deps.store.read_head(self.id)
+        return self.get_chat(await fork_chat(self._deps.store, self.id, upto, clock=self._deps.clock))
 
     async def export(self) -> bytes:
         """The whole log as JSON lines."""
@@ -338,11 +336,11 @@ class Chat:
                 yield envelope
                 if type(data) not in _TURNING:
                     continue  # nearly all that comes ends nothing
-                if queued and _is_queued_settled(data, queued):
-                    queued = ""
-                if isinstance(data, e.ActionRequired) or (
-                    isinstance(data, e.SessionIdle) and self._is_over(data, queued)
-                ):
+                match data:
+                    case e.QueueChanged(op="deleted", id=id) | e.UserMessage(queue_id=id) if id == queued:
+                        queued = ""  # the queued message was deleted, or delivered
+                is_over = isinstance(data, e.SessionIdle) and self._is_over(data, queued)
+                if is_over or isinstance(data, e.ActionRequired):
                     return
                 if isinstance(data, e.CompactionComplete) and self._is_at_rest(envelope.seq):
                     return
@@ -391,10 +389,3 @@ class Chat:
 
 def _make_idle_event(state: ChatState) -> e.SessionIdle:
     return e.SessionIdle(state.last_end or "done", state.last_why)
-
-
-def _is_queued_settled(data: e.Event, queued: str) -> bool:
-    """True if the event decides the queued message: it was delivered or deleted."""
-    if isinstance(data, e.QueueChanged):
-        return data.op == "deleted" and data.id == queued
-    return isinstance(data, e.UserMessage) and data.queue_id == queued

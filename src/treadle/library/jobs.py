@@ -258,10 +258,8 @@ class JobRegistry:
             name, options = f"{state.chat}/{job.job}", state.options
             project = CommandProject(self._context, name, options.project, options)
             change = await project.compare("observed", list_known_files(state))
-            files_changed, concerns = (
-                await self._make_change_event(job, change),
-                tuple(map(self.redact, change.concerns)),
-            )
+            files_changed = await self._make_change_event(job, change)
+            concerns = tuple(map(self.redact, change.concerns))
             close_command = replace(close_command, files_changed=files_changed, concerns=concerns)
         await self._deps.log.execute(state.chat, close_command)
 

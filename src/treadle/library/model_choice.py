@@ -53,10 +53,9 @@ class LastModel:
 
     def read(self) -> str:
         """Empty: none is known. A damaged file counts as none: it costs only a choice."""
-        try:
+        with suppress(ConfigError):
             return self._file.read().model
-        except ConfigError:
-            return ""
+        return ""
 
     def remember(self, model: str) -> None:
         """A home that cannot be written must not stop a run."""

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from json import JSONDecoder
 from typing import Any, Generic, TypeVar
 
@@ -117,10 +118,8 @@ def _iterate_candidates(text: str) -> Iterator[Any]:
     sources = [text.strip(), *(match[1] for match in _FENCED.finditer(text)), *_iterate_embedded_values(text)]
     decoder = msgspec.json.Decoder()
     for source in dict.fromkeys(sources):
-        try:
+        with suppress(msgspec.DecodeError, RecursionError, UnicodeEncodeError):
             yield decoder.decode(source)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            continue
 
 
 def _iterate_embedded_values(text: str) -> Iterator[str]:

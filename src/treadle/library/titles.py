@@ -58,10 +58,11 @@ class Titles:
         if self._choice == "auto" and model.info.ref.partition(":")[0] in SCRIPTED:
             return
         options = state.options
-        history, effort = (
-            [UserEntry(_format_conversation(state))],
-            options.compaction_effort or options.reasoning_effort,
-        )
+        task = next((entry.text for entry in state.history if isinstance(entry, UserEntry)), "")
+        answers = (entry.text for entry in reversed(state.history.slice(0)) if isinstance(entry, AssistantEntry))
+        answer = next((text for text in answers if text), "")
+        history = [UserEntry(f"The user wrote:\n{task[:_TASK]}\n\nThe assistant answered:\n{answer[:_ANSWER]}")]
+        effort = options.compaction_effort or options.reasoning_effort
         window, temperature = options.context_window, options.temperature
         request = ModelRequest(SYSTEM, history, temperature=temperature, window=window, effort=effort, purpose="title")
         if requests.find_blocking_limit(state, estimate_request_usage(model, request), self._deps) is not None:
@@ -82,10 +83,3 @@ def clean_title(text: str) -> str:
     """A model's answer as a title: its first line without marks around it."""
     line = make_title(text).strip("#*_`\"'“”„«» ")
     return line.removeprefix("Title:").strip().rstrip(".")
-
-
-def _format_conversation(state: ChatState) -> str:
-    task = next((entry.text for entry in state.history if isinstance(entry, UserEntry)), "")
-    answers = (entry.text for entry in reversed(state.history.slice(0)) if isinstance(entry, AssistantEntry))
-    answer = next((text for text in answers if text), "")
-    return f"The user wrote:\n{task[:_TASK]}\n\nThe assistant answered:\n{answer[:_ANSWER]}"

@@ -191,9 +191,8 @@ class ToolSetup:
         from treadle.adapters.workspace.history.repository_changes import find_unrecoverable_paths
 
         root = self._get_root(*project)
-        return find_unrecoverable_paths(
-            root, files, self.snapshots_of(*project).is_after_image, lambda: self._open_git(root.path)
-        )
+        snapshots = self.snapshots_of(*project)
+        return find_unrecoverable_paths(root, files, snapshots.is_after_image, lambda: self._open_git(root.path))
 
     def _open_git(self, root: str) -> "Git | None":
         """The git of a project, in the strongest sandbox that holds."""
@@ -232,9 +231,8 @@ class ToolSetup:
         if invocation.approved:
             arguments = invocation.arguments
             words = secret_files.split_words(str(arguments.get("command") or ""))
-            named_paths = secret_files.find_named_secrets(
-                root, str(arguments.get("cwd") or invocation.shell.cwd), words
-            )
+            cwd = str(arguments.get("cwd") or invocation.shell.cwd)
+            named_paths = secret_files.find_named_secrets(root, cwd, words)
         return tuple(path for path in hidden_paths if path not in named_paths)
 
     def _find_private_home(self, root: str, _moment: int) -> PrivateHome | None:

@@ -67,12 +67,10 @@ class Projection:
             case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 return self._convert_execution(data)
             case e.PlanUpdated(steps=steps):
-                entries = [
-                    a.PlanEntry(
-                        content=make_inert(step.text), priority="medium", status=_STATUS.get(step.status, "pending")
-                    )
-                    for step in steps
-                ]
+                entries: list[a.PlanEntry] = []
+                for step in steps:
+                    status = _STATUS.get(step.status, "pending")
+                    entries.append(a.PlanEntry(content=make_inert(step.text), priority="medium", status=status))
                 return [a.AgentPlanUpdate(session_update="plan", entries=entries)]
             case e.TaskComplete(summary=summary) if summary:
                 return [shapes.make_chunk(summary)]

@@ -126,9 +126,8 @@ class Asking:
 
     async def ask(self, action: OpenAction) -> CommandStream | None:
         """How the chat goes on; None if it waits for what the person types next."""
-        asking = asyncio.ensure_future(
-            self._permit(action) if action.kind == "permission" else self._ask_question(action)
-        )
+        dialogue = self._permit(action) if action.kind == "permission" else self._ask_question(action)
+        asking = asyncio.ensure_future(dialogue)
         closing = asyncio.ensure_future(self._wait_until_closed(action))
         try:
             await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
@@ -147,9 +146,8 @@ class Asking:
 
     async def _permit(self, action: OpenAction) -> CommandStream:
         content = render_approval(action, self._root)
-        call = a.ToolCallUpdate(
-            tool_call_id=action.call, kind=get_tool_kind(action.name), status="pending", content=content
-        )
+        kind = get_tool_kind(action.name)
+        call = a.ToolCallUpdate(tool_call_id=action.call, kind=kind, status="pending", content=content)
         call.raw_input = action.arguments or None
         if (option_id := await self._request_permission(call, list_permission_options(action))) == ONCE:
             return self._chat.approve(action)
@@ -452,9 +450,8 @@ async def read_prompt(
                 attached.append(f"{_format_resource_name(uri, root)}, as attached:\n{fence_block(text)}")
             case a.EmbeddedResourceContentBlock(resource=a.BlobResourceContents(uri=uri, mime_type=kind, blob=data)):
                 if kind not in PICTURE_KINDS:
-                    raise InvalidInput(
-                        f"{_format_resource_name(uri, root)} is neither text nor a picture; name its path instead"
-                    )
+                    name = _format_resource_name(uri, root)
+                    raise InvalidInput(f"{name} is neither text nor a picture; name its path instead")
                 images.append(Image(kind, await put(decode_picture(data, kind))))
             case a.ImageContentBlock(data=data, mime_type=kind):
                 images.append(Image(kind, await put(decode_picture(data, kind))))

@@ -83,9 +83,8 @@ def cli(ctx: click.Context, /, **flags: Any) -> Any:
     """An agent that works in your project and that you can kill at any moment."""
     if ctx.invoked_subcommand is None:
         return _open_app(ctx.params)
-    if ctx.invoked_subcommand != PROMPT and (
-        used_flags := [name for name, value in flags.items() if value not in _UNSAID]
-    ):
+    used_flags = [name for name, value in flags.items() if value not in _UNSAID]
+    if used_flags and ctx.invoked_subcommand != PROMPT:
         name = "--continue" if used_flags[0] == "go_on" else f"--{used_flags[0].replace('_', '-')}"
         raise click.UsageError(f"{name} opens the app; behind a command's name it is that command's own.")
     return None

@@ -61,10 +61,8 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
 
             model, resume = arguments.model or os.environ.get("TREADLE_MODEL", ""), arguments.resume
             start = Start(root, model, arguments.prompt, resume or "", resume == "", first_words, make_demo)
-            place = get_home(os.environ)
-            return await launch_app(
-                lambda: _connect(arguments, root, stack), start, home=place, inline=arguments.inline
-            )
+            connect = lambda: _connect(arguments, root, stack)  # noqa: E731
+            return await launch_app(connect, start, home=get_home(os.environ), inline=arguments.inline)
 
     exit_state = asyncio.run(connect_and_run())
     if exit_state is None or first_words or not exit_state.chat:

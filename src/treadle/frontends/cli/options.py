@@ -118,10 +118,9 @@ class NetworkCommand(click.Command):
 def _has_host_pattern(words: list[str]) -> bool:
     from treadle.base.host_patterns import read
 
-    try:
+    with suppress(InvalidInput):
         return bool(words) and words[0] != "" and read(words[0]) is not None
-    except InvalidInput:
-        return False
+    return False
 
 
 effort_option = click.option(
@@ -244,7 +243,6 @@ def resolve_project_root(folder: str | None, *, force: bool = False) -> Path:
 
 
 def find_present_root() -> str:
-    try:
+    with suppress(InvalidInput):
         return str(resolve_project_root(None))
-    except InvalidInput:
-        return ""
+    return ""

@@ -126,10 +126,12 @@ class Prose:
             return True
         line, newline, _ = self._pending.partition("\n")
         is_complete = bool(newline) or last
-        if not is_complete and line[0] in "`*" and self._open(line):
-            return False
         match = _UNIT.match(line)
         assert match is not None
+        if not is_complete and line[0] in "`*" and len(line) < _HELD:  # the end of an emphasis may still arrive
+            is_closed = match["word"] is None and match.end() < len(line)
+            if not is_closed and re.match(r"`+|\*{1,2}(?!\*)", line):
+                return False
         if not is_complete and match.end() == len(line):
             return False
         self._pending = self._pending[match.end() :]
@@ -143,12 +145,6 @@ class Prose:
         else:
             self._add_words(match["bold"].replace("`", ""), "bold")
         return True
-
-    def _open(self, line: str) -> bool:
-        """True if an emphasis begins here whose end may still arrive."""
-        mark, match = re.match(r"`+|\*{1,2}(?!\*)", line), _UNIT.match(line)
-        is_closed = match is not None and match["word"] is None and match.end() < len(line)
-        return not is_closed and mark is not None and len(line) < _HELD
 
     def _add_words(self, text: str, colour: Colour) -> None:
         look = tuple(dict.fromkeys((*self._base, colour)))

@@ -103,9 +103,8 @@ class Screen(Show):
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
         room = max(40, self._terminal.width - len(head) - 4)
         model_text = format_model_name(model, room // 2)
-        self._terminal.write_note(
-            f"{head}{model_text} · {shorten_to_tail(make_inert_line(root), room - len(model_text))}", "dim"
-        )
+        root_text = shorten_to_tail(make_inert_line(root), room - len(model_text))
+        self._terminal.write_note(f"{head}{model_text} · {root_text}", "dim")
 
     def load_calls(self, state: ChatState) -> None:
         """Calls that were under way before this process began."""
@@ -180,10 +179,9 @@ class Screen(Show):
                 self._show_user_message(event)
             case e.PlanUpdated(steps=steps):
                 for step in steps:
-                    text = (
-                        f"  {_PLAN_MARKS.get(step.status, '·')} {make_inert_line(step.text, self._terminal.width - 4)}"
-                    )
-                    self._terminal.write_line(text, *(() if step.status == "in_progress" else ("dim",)))
+                    mark = _PLAN_MARKS.get(step.status, "·")
+                    text = make_inert_line(step.text, self._terminal.width - 4)
+                    self._terminal.write_line(f"  {mark} {text}", *(() if step.status == "in_progress" else ("dim",)))
             case e.TaskComplete(summary=summary) if summary:
                 self._terminal.stream(join_spans(Span("✓", ("green",)), " "))
                 self._show_full_text(summary)

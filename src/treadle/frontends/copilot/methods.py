@@ -178,12 +178,9 @@ class Method(msgspec.Struct):
         return [data for kind, data in self.session.requests.open.values() if kind == request_kind]
 
     async def tool_result(self) -> Any:
-        request, result, error = (
-            require_text(self.params, "requestId"),
-            self.params.get("result"),
-            self.params.get("error"),
-        )
-        return {"success": await self.session.requests.submit(request, result, error)}
+        request = require_text(self.params, "requestId")
+        is_open = await self.session.requests.submit(request, self.params.get("result"), self.params.get("error"))
+        return {"success": is_open}
 
     async def permission(self) -> Any:
         answer, request = self.params.get("result"), require_text(self.params, "requestId")
@@ -192,9 +189,8 @@ class Method(msgspec.Struct):
     async def user_input(self) -> Any:
         response = self.params.get("response")
         answer = response.get("answer") if isinstance(response, Mapping) else self.params.get("answer")
-        return {
-            "success": await self.session.requests.answer(require_text(self.params, "requestId"), str(answer or ""))
-        }
+        request = require_text(self.params, "requestId")
+        return {"success": await self.session.requests.answer(request, str(answer or ""))}
 
     async def pending_tools(self) -> Any:
         return {"items": self._list_open_requests("external_tool.requested")}
@@ -324,10 +320,8 @@ class Method(msgspec.Struct):
         return {"tools": [{"name": tool.name, "description": tool.description} for tool in link.known.tools]}
 
     async def server_runs(self) -> Any:
-        return {
-            "running": _describe_state((await self._get_links()).get(require_text(self.params, "serverName")))
-            == "connected"
-        }
+        link = (await self._get_links()).get(require_text(self.params, "serverName"))
+        return {"running": _describe_state(link) == "connected"}
 
     async def toggle_server(self) -> Any:
         if (name := require_text(self.params, "serverName")) not in self.session.servers:

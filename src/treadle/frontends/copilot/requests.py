@@ -320,15 +320,13 @@ class Requests:
         if isinstance(verdict, str):
             await self._keep(action, verdict, failed=True, kind="denied")
             return
-        self._arguments[action.call] = action.arguments if verdict is None else verdict
+        arguments = self._arguments[action.call] = action.arguments if verdict is None else verdict
         tool = next((each for each in self._tools() if each.name == action.name), None)
         if tool is not None and tool.skip_permission and action.call not in self._hooks.asking:
             await self._announce_tool(action)
             return
         description = (tool.description if tool else "") or ""
-        permission_request = names.build_custom_request(
-            action.call, action.name, description, self._arguments[action.call]
-        )
+        permission_request = names.build_custom_request(action.call, action.name, description, arguments)
         self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:
@@ -365,11 +363,8 @@ class Requests:
         async with self._settling:
             state = await read_patiently(self._chat.state)
             calls = [action.tool_call_id for action in list_open_actions(state) if action.kind == "external_tool"]
-            if (
-                compute_status(state) != "requires_action"
-                or not calls
-                or any(call not in self._results for call in calls)
-            ):
+            is_complete = bool(calls) and all(call in self._results for call in calls)
+            if compute_status(state) != "requires_action" or not is_complete:
                 return
             try:
                 await read_patiently(lambda: self._chat.submit([self._results[call] for call in calls]))

@@ -230,10 +230,8 @@ class Runtime:
 
         if config.provider is not None:
             return self._brought.bring(session, config.provider, config.model or self._names.default_name, fetch_token)
-        model_ref = self._brought.bring_named(
-            session, config.providers or (), config.models or (), config.model, fetch_token
-        )
-        return model_ref or self._names.resolve_ref(config.model)
+        ref = self._brought.bring_named(session, config.providers or (), config.models or (), config.model, fetch_token)
+        return ref or self._names.resolve_ref(config.model)
 
     def _warn(self, session: Session, connection: Connection, params: Params) -> None:
         warnings = [("tools", warning) for warning in session.chat.warnings]

@@ -41,9 +41,8 @@ from treadle.protocol.wire import format_time
 def list_builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
     """The tools that Treadle has for such a chat itself."""
     base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=session_skills)
-    return [
-        spec.name for spec in agent.deps.tools.list_specs(base) if not spec.server and spec.name not in (FIND, CALL)
-    ]
+    specs = agent.deps.tools.list_specs(base)
+    return [spec.name for spec in specs if not spec.server and spec.name not in (FIND, CALL)]
 
 
 def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterable[str]) -> dict[str, cfg.McpServer]:
@@ -108,9 +107,8 @@ class Session:
         self.programs: dict[Connection, Config] = {}
         self.servers: dict[str, cfg.McpServer] = {}
         self.stopped: set[str] = set()  # Servers that a program stopped.
-        self.hooks = SessionHooks(
-            chat.id, options.root, lambda: self._filter_programs(lambda config: bool(config.hooks))
-        )
+        find_hook_programs = lambda: self._filter_programs(lambda config: bool(config.hooks))  # noqa: E731
+        self.hooks = SessionHooks(chat.id, options.root, find_hook_programs)
         self.hooks.wanted = cfg.HOOKS in options.labels
         answering = lambda: self._filter_programs(lambda config: bool(config.request_user_input))  # noqa: E731
         trace = agent.deps.observer.make_traceparent
@@ -191,10 +189,9 @@ class Session:
             await self._transform_prompt(config, ask[0]) if ask and cfg.needs_transform(config.system_message) else None
         )
         builtin = list_builtin_names(self.agent, self.options, extras.skills)
-        new_options = msgspec.structs.asdict(
-            cfg.make_options(self.options, config, self.tools, builtin, extras, prompt)
-        )
-        await self.change({name: value for name, value in new_options.items() if value != getattr(self.options, name)})
+        new_options = cfg.make_options(self.options, config, self.tools, builtin, extras, prompt)
+        fields = msgspec.structs.asdict(new_options)
+        await self.change({name: value for name, value in fields.items() if value != getattr(self.options, name)})
         if any(SERVER_MARK in each for each in self.options.tools or ()):
             self.run_in_background(self.agent.mcp.hub.start(self.options))
 

@@ -255,6 +255,13 @@ def make_options(
     dynamic_tools = tuple(
         DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT)) for tool in enabled_tools
     )
+    # Built-in tools: `ask_user` only if the program handles questions; none that a program replaces.
+    replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
+    replaced |= set() if config.request_user_input else {"ask_user"}
+    own_tools = [name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True)]
+    client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
+    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
+    new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
     return msgspec.structs.replace(
         base, mode=base.mode if LABEL in base.labels else "confirm", interactive=True,
         max_turns=max(base.max_turns, MAX_TURNS), on_limit="answer", on_guard="stop", summarize=False, verify=False,
@@ -262,23 +269,9 @@ def make_options(
         reasoning_effort=config.effort or base.reasoning_effort, agent=agent.name if agent is not None else "",
         agent_prompt=extras.agent_prompt, skills=extras.skills,
         own_servers=config.session_id if extras.servers else "",
-        tools=(*_select_builtin_tools(config, tools, builtin), *_yield_server_tools(config, extras.servers)),
-        dynamic_tools=dynamic_tools, labels=_make_labels(base, config),
+        tools=(*own_tools, *_yield_server_tools(config, extras.servers)),
+        dynamic_tools=dynamic_tools, labels=tuple(dict.fromkeys([*others, *filter(None, new_labels)])),
     )  # fmt: skip
-
-
-def _make_labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
-    client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
-    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
-    new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
-    return tuple(dict.fromkeys([*others, *filter(None, new_labels)]))
-
-
-def _select_builtin_tools(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
-    """The enabled built-in tools: `ask_user` only if the program handles questions; none that a program replaces."""
-    replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
-    replaced |= set() if config.request_user_input else {"ask_user"}
-    return tuple(name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True))
 
 
 def _is_tool_enabled(config: Config, name: str, *, builtin: bool) -> bool:

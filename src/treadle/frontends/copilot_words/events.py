@@ -63,10 +63,8 @@ class Telling:
 
     def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
         self._live += not id
-        event: SdkEvent = {
-            "id": id or make_event_id(self.chat, "live", hash(self), self._live),
-            "timestamp": format_time(time_ms),
-        }
+        event_id = id or make_event_id(self.chat, "live", hash(self), self._live)
+        event: SdkEvent = {"id": event_id, "timestamp": format_time(time_ms)}
         event |= {"parentId": self._last, "type": kind, "data": data}
         if live or not id:
             return {**event, "ephemeral": True}
@@ -97,18 +95,11 @@ class Telling:
 
     def _translate_answer(self, answer: e.AssistantMessage) -> Iterator[Told]:
         model = self.shown_model(self.model)
-        data: Data = {
-            "messageId": self.make_message_id(answer.turn),
-            "content": answer.content,
-            "turnId": str(answer.turn),
-        }
-        data["model"] = model
+        message_id = self.make_message_id(answer.turn)
+        data: Data = {"messageId": message_id, "content": answer.content, "turnId": str(answer.turn), "model": model}
         if reasoning := "\n".join(block.text for block in answer.reasoning if block.text):
-            yield (
-                "assistant.reasoning",
-                {"reasoningId": self.make_reasoning_id(answer.turn), "content": reasoning},
-                False,
-            )
+            block = {"reasoningId": self.make_reasoning_id(answer.turn), "content": reasoning}
+            yield "assistant.reasoning", block, False
             data["reasoningText"] = reasoning
         if answer.tool_requests:
             data["toolRequests"] = [_format_request(request) for request in answer.tool_requests]
@@ -136,11 +127,8 @@ class Telling:
             case e.MessageDelta(turn=turn, text=text):
                 return "assistant.message_delta", {"messageId": self.make_message_id(turn), "deltaContent": text}, True
             case e.ReasoningDelta(turn=turn, text=text):
-                return (
-                    "assistant.reasoning_delta",
-                    {"reasoningId": self.make_reasoning_id(turn), "deltaContent": text},
-                    True,
-                )
+                piece = {"reasoningId": self.make_reasoning_id(turn), "deltaContent": text}
+                return "assistant.reasoning_delta", piece, True
             case e.ToolCallDelta(turn=turn, position=position, name=name, arguments=arguments):
                 piece = {"toolCallId": f"{turn}.{position}", "inputDelta": arguments}
                 return "assistant.tool_call_delta", piece | ({"toolName": to_shown_name(name)} if name else {}), True
@@ -252,13 +240,8 @@ def format_model(name: str, info: ModelInfo) -> dict[str, Any]:
 
 
 def format_tool(spec: ToolSpec) -> dict[str, Any]:
-    schema = spec.parameters
-    return {
-        "name": to_shown_name(spec.name),
-        "description": spec.description,
-        "parameters": schema,
-        "inputSchema": schema,
-    }
+    fields = {"name": to_shown_name(spec.name), "description": spec.description}
+    return {**fields, "parameters": spec.parameters, "inputSchema": spec.parameters}
 
 
 def format_agent(agent: CustomAgent) -> dict[str, Any]:

@@ -48,10 +48,8 @@ def make_notice(event: e.Event) -> tuple[str, Colour] | None:
             error_text = f"({make_inert_line(event.error_class, 60)}): {make_inert_line(event.message, 300)}"
             return f"retry {event.attempt} {error_text}{again}", "yellow"
         case e.SessionError():
-            return (
-                f"error ({make_inert_line(event.error_class, 60)}): {make_inert(event.message)[:LONGEST_ERROR]}",
-                "red",
-            )
+            message = make_inert(event.message)[:LONGEST_ERROR]
+            return f"error ({make_inert_line(event.error_class, 60)}): {message}", "red"
         case e.Interrupted(by=by):
             return f"stopping (asked by {make_inert_line(by, 40)}) …", "yellow"
         case e.LimitWarning() | e.LimitReached():
@@ -77,10 +75,8 @@ def make_notice(event: e.Event) -> tuple[str, Colour] | None:
             ending_text = "; it was asked to stop that" if action == "nudge" else " without progress"
             return f"the model repeats itself{ending_text}", "yellow"
         case e.RecordLost(lost_type=lost_type, reason=reason):
-            return (
-                f"a damaged record was left out ({make_inert_line(lost_type, 60)}): {make_inert_line(reason, 300)}",
-                "red",
-            )
+            details = f"({make_inert_line(lost_type, 60)}): {make_inert_line(reason, 300)}"
+            return f"a damaged record was left out {details}", "red"
         case e.CompactionStart():
             return "summing up the conversation to make room …", "dim"
         case e.CompactionComplete(success=True):

@@ -120,7 +120,5 @@ def find_slash(text: str) -> tuple[Slash, str] | None:
 async def list_available(agent: Agent, options: ChatOptions) -> list[tuple[str, str, str]]:
     """Everything that can be typed behind a slash: its name, what it does, and a hint for the words behind it."""
     custom_commands = [each for each in (await list_commands(agent, options)).values() if each.name not in SLASHES]
-    return [
-        *((name, slash.does, slash.hint) for name, slash in SLASHES.items()),
-        *((each.name, each.description, each.hint) for each in custom_commands),
-    ]
+    slashes = [(name, slash.does, slash.hint) for name, slash in SLASHES.items()]
+    return slashes + [(each.name, each.description, each.hint) for each in custom_commands]

@@ -159,7 +159,9 @@ class CompressedAnswer:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            if _is_compressible(message):
+            headers = Headers(raw=message["headers"])
+            is_kind = headers.get("content-type", "").startswith(_TYPES)
+            if is_kind and message["status"] not in _UNTOUCHED and "content-encoding" not in headers:
                 self._start = message
                 return
         elif message["type"] == "http.response.body":
@@ -196,9 +198,3 @@ class CompressedAnswer:
         packed = self._packer.compress(data)
         packed += self._packer.flush(self._flush if more else zlib.Z_FINISH)
         return {**message, "body": packed}
-
-
-def _is_compressible(start: Message) -> bool:
-    headers = Headers(raw=start["headers"])
-    is_kind = headers.get("content-type", "").startswith(_TYPES)
-    return is_kind and start["status"] not in _UNTOUCHED and "content-encoding" not in headers

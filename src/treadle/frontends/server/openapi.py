@@ -85,9 +85,8 @@ def _describe_operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]
         pattern = {"type": "string", "pattern": f"^[ -~]{{1,{MAX_KEY}}}$"}
         operation["parameters"].append(_describe_header("Idempotency-Key", about, pattern))
     if route.media_type == "text/event-stream":
-        last = _describe_header(
-            "Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0}
-        )
+        number = {"type": "integer", "minimum": 0}
+        last = _describe_header("Last-Event-ID", "The id of the last event you have.", number)
         operation["parameters"].append(last)
     error_codes = {*ANYWHERE, *route.codes, *(() if route.open else ("unauthorized",))}
     error_codes |= {*(WITH_BODY if route.body is not None else ()), *(("operators_only",) if route.operators else ())}

@@ -164,14 +164,9 @@ def build_message_view(place: int, entry: Entry) -> a.MessageView:
         case UserEntry(text=text, seq=seq, source=source):
             return a.MessageView(place=place, role="user", seq=seq, source=source, content=text)
         case AssistantEntry(turn=turn, text=text, thinking=thinking, calls=calls):
-            return a.MessageView(
-                place=place,
-                role="assistant",
-                turn=turn,
-                content=text,
-                reasoning="".join(block.text for block in thinking),
-                calls=tuple(a.CallView(call=call.call, name=call.name, arguments=call.arguments) for call in calls),
-            )
+            thought = "".join(block.text for block in thinking)
+            views = tuple(a.CallView(call=call.call, name=call.name, arguments=call.arguments) for call in calls)
+            return a.MessageView(place=place, role="assistant", turn=turn, content=text, reasoning=thought, calls=views)
         case ResultsEntry(turn=turn, results=results):
             result_views = tuple(a.ResultView(call=each.call, success=each.success, text=each.text) for each in results)
             return a.MessageView(place=place, role="tool", turn=turn, results=result_views)

@@ -89,9 +89,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise InvalidInput(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another with --port"
-        ) from error
+        reason = error.strerror or error
+        raise InvalidInput(f"{host}:{port} cannot be listened on: {reason}; choose another with --port") from error
     listener.setblocking(False)
     return listener
 

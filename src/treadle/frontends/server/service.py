@@ -216,10 +216,9 @@ class Service:
         """True if the chat was recorded all the same, or the same request has made one."""
         if key is not None:
             return await find_answer(self.agent.deps.store, key) is not None
-        try:
+        with suppress(NotFound):
             return await self.agent.deps.store.read_head(chat) > 0
-        except NotFound:
-            return False
+        return False
 
     async def execute(
         self, chat: ChatId, commands: Sequence[Command], key: Key | None, make_reply: Answered

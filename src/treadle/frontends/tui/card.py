@@ -178,18 +178,16 @@ class Card(VerticalScroll, can_focus=True):
         more += f"  (sub-agent: {make_inert_line(question.title or question.chat, 40)})" if question.below else ""
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {make_inert(action.text)}{more}", "bold")
-            options = [
-                Text(f"  {number} {make_inert_line(text, 200)}") for number, text in enumerate(action.options, 1)
-            ]
+            numbered_texts = enumerate(action.options, 1)
+            options = [Text(f"  {number} {make_inert_line(text, 200)}") for number, text in numbered_texts]
             hint = Text("a number, or your own words and Enter" if self.armed else "your own words and Enter", "dim")
             if self._held is not None:
                 option = make_inert_line(action.options[int(self._held.character or 1) - 1], 100)
                 hint = Text(f"answering: {option} (type on to write a message instead)", "bold")
             return [head, *options, hint]
         style = "bold red" if action.severity in _RED else "bold yellow"
-        head = Text(
-            f"{look.marks.asks} {make_inert_line(action.name or 'a call', 60)} needs your approval{more}", style
-        )
+        name = make_inert_line(action.name or "a call", 60)
+        head = Text(f"{look.marks.asks} {name} needs your approval{more}", style)
         reasons = [Text(f"{look.marks.dot} {line}", "dim") for line in explain_question(action)]
         return [head, self._draw_keys(action, look.width), *draw_requested_action(action, look), *reasons]
 

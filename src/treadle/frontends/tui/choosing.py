@@ -101,9 +101,8 @@ _SIGNS = {"created": "A", "deleted": "D"}
 def _make_file_entries(file: FileDiff) -> list[Entry[tuple[str, int]]]:
     change = file.change
     name = (f"{_SIGNS.get(change.action, 'M')} {make_inert_line(decode_path(change.path))} ", "bold")
-    entries = [
-        Entry(Text.assemble(name, draw_line_counts(change.added, change.removed), no_wrap=True), (change.path, 0))
-    ]
+    title = Text.assemble(name, draw_line_counts(change.added, change.removed), no_wrap=True)
+    entries = [Entry(title, (change.path, 0))]
     for hunk in file.hunks if len(file.hunks) > 1 else ():
         header = f"    {make_inert_line(hunk.header, 60)} "
         text = Text.assemble(header, draw_line_counts(hunk.added, hunk.removed), no_wrap=True)
@@ -126,11 +125,9 @@ async def show_jobs(context: CommandContext, arguments: str) -> None:
         entries = []
         for job in await link.list_job_rows():
             status = (f"{job.status:9} ", "green" if job.status == "running" else "dim")
-            command, last = (
-                (make_inert_line(job.command, 100), "bold"),
-                (f"  {make_inert_line(job.last_line, 100)}", "dim"),
-            )
-            entries.append(Entry(Text.assemble(status, command, last, no_wrap=True), job.job))
+            command = (make_inert_line(job.command, 100), "bold")
+            last_line = (f"  {make_inert_line(job.last_line, 100)}", "dim")
+            entries.append(Entry(Text.assemble(status, command, last_line, no_wrap=True), job.job))
         return entries
 
     async def act(key: str, job: str) -> str | None:
@@ -178,9 +175,8 @@ async def search_history(context: CommandContext, arguments: str) -> None:
 
     def find_inputs(query: str) -> Sequence[Entry[str]]:
         words = query.casefold()
-        return [
-            Entry(make_inert_line(text, 200), text) for text in app.history.list_newest() if words in text.casefold()
-        ]
+        matches = [text for text in app.history.list_newest() if words in text.casefold()]
+        return [Entry(make_inert_line(text, 200), text) for text in matches]
 
     picker = Picker("Messages that you sent before", find_inputs, preview=_preview_text)
     if (message := await app.push_screen_wait(picker)) is not None:

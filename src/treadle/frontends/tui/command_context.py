@@ -57,12 +57,9 @@ class CommandContext:
 
     async def open(self, link: ChatLink) -> None:
         self.app.showing.attach(link)
-        rows = [
-            row
-            for row in await self.connection.list_chat_rows(limit=500)
-            if row.id == link.id and row.status == "pending"
-        ]
-        self._cut_at = rows[0].head if rows and not self.connection.stays else -1
+        rows = await self.connection.list_chat_rows(limit=500)
+        heads = [row.head for row in rows if row.id == link.id and row.status == "pending"]
+        self._cut_at = heads[0] if heads and not self.connection.stays else -1
 
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
         """Use the composer for this, until Enter or Esc."""

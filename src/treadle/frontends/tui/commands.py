@@ -192,9 +192,8 @@ async def _manage_world(context: CommandContext, arguments: str) -> None:
 
 async def _fork(context: CommandContext, arguments: str) -> None:
     if arguments and not (arguments.isdecimal() and len(arguments) < 16):
-        raise InvalidInput(
-            f"{arguments[:80]!r} is no number of an event; write /fork, or /fork 12 for a copy up to event 12"
-        )
+        example = "write /fork, or /fork 12 for a copy up to event 12"
+        raise InvalidInput(f"{arguments[:80]!r} is no number of an event; {example}")
     copy = await context.connection.fork(context.require_link().id, int(arguments or 0))
     await context.open(copy)
     context.app.tell(f"this is a copy: {copy.id}", grave=False)

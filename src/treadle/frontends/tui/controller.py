@@ -49,9 +49,8 @@ class Controller(CommandContext):
             elif choice.reason:
                 self.next_chat_options["model"] = choice.model
                 self.app.showing.draw_facts()
-                self.app.tell(
-                    f"using {make_inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False
-                )
+                words = f"using {make_inert_line(choice.model)} ({choice.reason}); /model changes it"
+                self.app.tell(words, grave=False)
         if start.prompt:
             await self.say(start.prompt, ())
         await self._read_own()
@@ -338,9 +337,8 @@ class Offers:
                 names = [name for name in (*COMMANDS, *self.own) if name.startswith(typed)]
                 self._show("command", [] if names == [typed] else names)
             case "file" if self.files or self.resources:
-                few = (
-                    [] if typed else choose_best_names(self.resources, "", MOST // 2)
-                )  # short names of files would hide them all
+                # Short names of files would hide them all.
+                few = [] if typed else choose_best_names(self.resources, "", MOST // 2)
                 names = choose_best_names(self.files if few else (*self.files, *self.resources), typed, MOST - len(few))
                 self._show("file", [*names, *few])
             case _:

@@ -214,9 +214,8 @@ def _draw_edit(call: b.ShownCall, look: Look) -> list[Drawable]:
     stat = call.completion.diff_stat
     touched = f" {make_inert_line(call.summary, max(10, look.width - 30))} "
     mark = (f"{look.marks.call} ", "green")
-    head = Text.assemble(
-        mark, (make_inert_line(call.name, 64), "bold"), touched, draw_line_counts(stat.added, stat.removed)
-    )
+    name = (make_inert_line(call.name, 64), "bold")
+    head = Text.assemble(mark, name, touched, draw_line_counts(stat.added, stat.removed))
     lines = make_inert(call.completion.result).split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith("@@"))
     return [head, draw_diff(lines[start:], call.summary, look, most=0 if look.unfolded else 16)]
@@ -293,13 +292,8 @@ class Side:
             parts += [_draw_heading("sub-agents"), *self._draw_children(width)]
         if running := [job for job in self.jobs if job.status == "running"]:
             parts += [_draw_heading("in the background", "/jobs"), *self._draw_jobs(running, width)]
-        return [
-            *parts,
-            _draw_heading("context"),
-            *self._draw_gauge(view, width),
-            _draw_heading("here"),
-            *self._draw_facts(view, width),
-        ]
+        parts += [_draw_heading("context"), *self._draw_gauge(view, width)]
+        return [*parts, _draw_heading("here"), *self._draw_facts(view, width)]
 
     def _draw_changed_files(self, width: int) -> list[Drawable]:
         lines: list[Drawable] = []

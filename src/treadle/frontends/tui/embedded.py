@@ -115,9 +115,8 @@ class EmbeddedChat(ChatLink):
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
     ) -> Outcome:
-        return _convert_restored(
-            await self.chat.files.undo(RunSpan() if everything else None, paths, hunks=hunks or {})
-        )
+        span = RunSpan() if everything else None
+        return _convert_restored(await self.chat.files.undo(span, paths, hunks=hunks or {}))
 
     async def redo(self) -> Outcome:
         return _convert_restored(await self.chat.files.redo())

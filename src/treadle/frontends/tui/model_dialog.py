@@ -124,7 +124,11 @@ def _yield_entries(context: CommandContext, rows: Sequence[ModelRow], typed: str
         for row in group:
             # A model without its key can be chosen where the key can be entered.
             can_choose = not row.unusable_reason or (takes_keys and row.model.partition(":")[0] in PREFERRED)
-            labels.append((_make_label(row), ModelDialogChoice("model", row.model) if can_choose else None))
+            model = (f"  {make_inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
+            reason = make_inert_line(row.unusable_reason, 120)
+            facts = [f"{row.window:,} tokens" if row.window else "", row.place, reason]
+            label = Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
+            labels.append((label, ModelDialogChoice("model", row.model) if can_choose else None))
         yield from _yield_group(heading, labels, words)
     lacking = {row.model.partition(":")[0] for row in rows if row.unusable_reason}
     keys: list[tuple[Text, ModelDialogChoice | None]] = [
@@ -151,12 +155,6 @@ def _sort_rows(rows: Sequence[ModelRow]) -> list[ModelRow]:
     """Models on this machine first, then the best of each provider."""
     preferred = {f"{provider}:{name}" for provider, name in PREFERRED.items()}
     return sorted(rows, key=lambda row: (not row.place, row.model not in preferred))
-
-
-def _make_label(row: ModelRow) -> Text:
-    model = (f"  {make_inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
-    facts = [f"{row.window:,} tokens" if row.window else "", row.place, make_inert_line(row.unusable_reason, 120)]
-    return Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
 
 
 def _yield_group(

@@ -91,9 +91,8 @@ class Painter:
     def _yield_segment_cells(self, segment: Segment, console: Console) -> Iterator[Cell]:
         text, style, _ = segment
         sgr = blank_sgr = self._get_sgr(style, console) if style is not None else ""
-        if style is not None and not (
-            style.reverse or style.underline or style.underline2 or style.strike or style.overline
-        ):  # nothing but its ground is seen of a style on a blank: two blanks of one ground are the same cell
+        # Nothing but its ground is seen of most styles on a blank: two blanks of one ground are the same cell.
+        if style and not (style.reverse or style.underline or style.underline2 or style.strike or style.overline):
             blank_sgr = self._get_sgr(Style(bgcolor=style.bgcolor), console)
         blank = Cell(" ", blank_sgr)
         if text.isascii():

@@ -204,11 +204,9 @@ class ChatDisplay:
         )
         footer = " · ".join(part for part in parts if part)
         room = app.query_one("#footer").size.width - len(footer) - 5
-        return (
-            f"{footer} · {shorten_to_tail(make_inert_line(options.root or app.start.root), min(room, 40))}"
-            if room > 8
-            else footer
-        )
+        if room <= 8:
+            return footer
+        return f"{footer} · {shorten_to_tail(make_inert_line(options.root or app.start.root), min(room, 40))}"
 
     def _tidy(self) -> None:
         """Collect garbage among all objects while no key is pressed: it takes longer than a key should wait."""

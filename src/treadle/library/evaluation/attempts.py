@@ -311,9 +311,8 @@ def find_open_attempts(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[
     """Return the attempts to make, with the failed chat of an attempt that is repeated; otherwise empty."""
     results = {result.key: result for result in _read_existing_results(folder)}
     failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
-    return {
-        each: failed.get(each.key, "") for each in plan_attempts(tasks, plan) if each.key not in results.keys() - failed
-    }
+    good_keys = results.keys() - failed
+    return {each: failed.get(each.key, "") for each in plan_attempts(tasks, plan) if each.key not in good_keys}
 
 
 async def evaluate(

@@ -83,9 +83,8 @@ def text_report(results: Sequence[Result]) -> str:
     ]
     tasks = list(dict.fromkeys(result.task for result in results))
     cells = [[task, *(format_task_cell(_select_rows(results, model, task)) for model in models)] for task in tasks]
-    return "\n".join(
-        [*format_table([["model", *_COLUMNS], *lines]), NOTE, "", *format_table([["task", *models], *cells])]
-    )
+    model_table = format_table([["model", *_COLUMNS], *lines])
+    return "\n".join([*model_table, NOTE, "", *format_table([["task", *models], *cells])])
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:

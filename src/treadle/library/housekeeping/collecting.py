@@ -64,7 +64,11 @@ class Marks:
     def __init__(self, store: Store, home: Path, *, remembers: bool) -> None:
         self._store = store
         self._file = limits.get_undo_folder(home) / "marks"
-        self._known: Mapping[str, Mark] = self._read() if remembers else {}
+        self._known: Mapping[str, Mark] = {}
+        if remembers:
+            with suppress(OSError, msgspec.MsgspecError):
+                stored_marks = msgspec.msgpack.decode(self._file.read_bytes(), type=_MarksFile)
+                self._known = stored_marks.marks if stored_marks.version == __version__ else {}
         self._seen: dict[str, Mark] = {}
         self._remembers = remembers
 
@@ -88,13 +92,6 @@ class Marks:
         marks = self._seen if all_seen else {**self._known, **self._seen}
         if self._remembers and marks != self._known:
             replace_file(str(self._file), msgspec.msgpack.encode(_MarksFile(__version__, marks)))
-
-    def _read(self) -> Mapping[str, Mark]:
-        try:
-            stored_marks = msgspec.msgpack.decode(self._file.read_bytes(), type=_MarksFile)
-        except (OSError, msgspec.MsgspecError):
-            return {}
-        return stored_marks.marks if stored_marks.version == __version__ else {}
 
 
 async def find_abandoned_worlds(store: Store, chats: Sequence[Listed], home: Path) -> set[str]:
@@ -127,9 +124,8 @@ def collect_worlds(
     from treadle.library.worlds.record import WorldFolders
 
     folders, count = WorldFolders(str(home)), 0
-    empty = [
-        world for world in folders.iterate_worlds() if world.id in abandoned and not _is_changed(folders, world, home)
-    ]
+    abandoned_worlds = [world for world in folders.iterate_worlds() if world.id in abandoned]
+    empty = [world for world in abandoned_worlds if not _is_changed(folders, world, home)]
     for world in (*_find_old_worlds(chats, folders, line), *empty):
         if not dry:
             try:
@@ -149,9 +145,8 @@ def collect_worlds(
 def _is_changed(folders: "WorldFolders", world: "World", home: Path) -> bool:
     """True also if this cannot be found out, as when the project is gone."""
     try:
-        return bool(
-            ProjectSnapshots(Root(world.root, world.root_id), home).read_effect(folders.locate_view(world)).files
-        )
+        snapshots = ProjectSnapshots(Root(world.root, world.root_id), home)
+        return bool(snapshots.read_effect(folders.locate_view(world)).files)
     except ToolError:
         return True
 
@@ -175,11 +170,8 @@ def find_world_beginnings(home: Path) -> Iterator[set[str]]:
 def _find_old_worlds(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iterator[World]":
     """Those of worlds before what they are worlds of."""
     worth = {listed.summary.chat: limits.compute_worth(listed) for listed in chats}
-    began = {
-        make_world_name(each.summary.chat): (each.summary.chat, ChatId(each.summary.parent.partition("/")[0]))
-        for each in chats
-        if each.summary.parent
-    }
+    children = [listed.summary for listed in chats if listed.summary.parent]
+    began = {make_world_name(each.chat): (each.chat, ChatId(each.parent.partition("/")[0])) for each in children}
     needed_ids: set[str] = set()
     for world in reversed([*folders.iterate_worlds()]):
         child = began.get(world.id)
@@ -352,9 +344,8 @@ class _Keeper:
 
     def _look_at_files(self) -> None:
         for journal in self._journals.list_unfinished():
-            self._refer(
-                (reference.digest for file in journal.files for reference in iterate_references(file)), limits.EVER
-            )
+            references = (each for file in journal.files for each in iterate_references(file))
+            self._refer((each.digest for each in references), limits.EVER)
         for _, capture in self._upkeep.iterate_captures():
             self._check_going()
             if capture is not None and (worth := self._weigh_capture(capture)) > self._line:

@@ -112,9 +112,12 @@ async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
         for trial in TRIALS:
             calls.append(trial.make_calls(1 + sum(map(len, calls))))
         model = ScriptedModel([*(call for each in calls for call in each), Say("Done.")])
-        results = iter(
-            await _collect_results(project, Agent(model=model, home=home, env=env, allowance=ALLOWANCE), level)
-        )
+        async with Agent(model=model, home=home, env=env, allowance=ALLOWANCE) as agent:
+            chat = agent.chat(root=str(project), mode="ask", sandbox=level, verify=False, diagnose=False, max_turns=100)
+            async for _ in chat.send("Try."):
+                pass
+            history = (await chat.state()).history
+        results = (result.text for entry in history if isinstance(entry, ResultsEntry) for result in entry.results)
         texts = ["\n".join(islice(results, len(each))) for each in calls]
         if any("does not hold here" in each for each in texts):
             raise SandboxError(texts[0])
@@ -128,15 +131,6 @@ def _make_project(folder: Path) -> Path:
         (project / path).write_text(content)
     (project / ".venv/bin/tool").chmod(0o755)
     return project
-
-
-async def _collect_results(project: Path, agent: Agent, level: Level) -> list[str]:
-    async with agent:
-        chat = agent.chat(root=str(project), mode="ask", sandbox=level, verify=False, diagnose=False, max_turns=100)
-        async for _ in chat.send("Try."):
-            pass
-        history = (await chat.state()).history
-    return [result.text for entry in history if isinstance(entry, ResultsEntry) for result in entry.results]
 
 
 def _judge_trial(trial: CommandTrial, project: Path, output: str) -> EscapeResult:

@@ -54,9 +54,8 @@ def _find_damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Proble
             images.drop(digest)
         yield Problem("image", f"the stored file {digest[:16]}… is damaged", repaired=repair)
     for tree in upkeep.list_trees():
-        if (relied := upkeep.read_kept_hashes(tree.file)) is None or not all(
-            images.has_object(digest) for digest in relied
-        ):
+        relied = upkeep.read_kept_hashes(tree.file)
+        if relied is None or not all(map(images.has_object, relied)):
             yield Problem("snapshot", f"the tree {tree.file.name[:16]}… cannot be relied on", repaired=repair)
     if repair:
         upkeep.drop_trees(EVER)  # caches, and what they say is kept may just have been dropped
@@ -146,10 +145,9 @@ def _parse_chat(name: str) -> str:
 
 
 def _age(path: Path) -> float:
-    try:
+    with suppress(FileNotFoundError):
         return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+    return 0.0
 
 
 class Rescue(msgspec.Struct, frozen=True):

@@ -104,11 +104,9 @@ class McpHub:
             await self._await_unknown(project)
             tools = [tool for link in project.links.values() for tool in self._make_tools(link, _make_place(options))]
             deferred = tools if needs_deferral(tools) else []
-            helpers = (
-                (FindTools(self.find_available_tools, self._list_starting, deferred), CallTool())
-                if project.links
-                else ()
-            )
+            helpers: tuple[Tool, ...] = ()
+            if project.links:
+                helpers = (FindTools(self.find_available_tools, self._list_starting, deferred), CallTool())
             project.offered_tools = (*(tools if not deferred else ()), *helpers)
             project.known_tool_names = frozenset(tool.spec.name for tool in tools)
             project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
@@ -130,9 +128,8 @@ class McpHub:
         here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
         if here:  # servers that have started since; too many tools are announced and found instead
             project.awaited -= here
-            tools = [
-                tool for name in sorted(here) for tool in self._make_tools(project.links[name], _make_place(options))
-            ]
+            place = _make_place(options)
+            tools = [tool for name in sorted(here) for tool in self._make_tools(project.links[name], place)]
             offered_tools = project.offered_tools
             if not needs_deferral([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
                 project.offered_tools = (*offered_tools, *tools)
@@ -196,17 +193,13 @@ class McpHub:
 
     def _make_tools(self, link: Link, place: Place) -> list[ServerTool]:
         name, server = link.declared.name, link.declared.server
-        return [
-            ServerTool(
-                make_spec(name, tool, server.timeout_s, accept_hints=server.accept_hints),
-                tool,
-                partial(self._connect_for_call, tool, name, place),
-                self._keeping,
-                self._announce,
-            )
-            for tool in (link.known.tools if link.known is not None else ())
-            if server.accepts_tool(tool.name)
-        ]
+        server_tools: list[ServerTool] = []
+        for tool in link.known.tools if link.known is not None else ():
+            if server.accepts_tool(tool.name):
+                spec = make_spec(name, tool, server.timeout_s, accept_hints=server.accept_hints)
+                connect = partial(self._connect_for_call, tool, name, place)
+                server_tools.append(ServerTool(spec, tool, connect, self._keeping, self._announce))
+        return server_tools
 
     # -- servers ------------------------------------------------------------------------------------------------------
     async def connect_server(
@@ -227,10 +220,8 @@ class McpHub:
         await connection.ensure_client()
         listing = (await self.get_link(name, *place)).known
         if listing is not None and tool not in listing.tools:
-            raise ToolError(
-                f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. Look at the tool "
-                "again (find_tools), then call it again."
-            )
+            advice = "Look at the tool again (find_tools), then call it again."
+            raise ToolError(f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. {advice}")
         return connection, calls
 
     async def get_link(self, name: str, root: str = "", own_servers: str = "", world: str = "") -> Link:

@@ -94,9 +94,8 @@ class Offerings:
 
     async def known_prompts(self, root: str = "", own_servers: str = "", world: str = "") -> list[Prompt]:
         """The prompts of the servers of a project, as they were last heard of; starts nothing."""
-        return [
-            prompt for link in await self._hub.list_links(root, own_servers, world) for prompt in _list_prompts(link)
-        ]
+        links = await self._hub.list_links(root, own_servers, world)
+        return [prompt for link in links for prompt in _list_prompts(link)]
 
     async def prompts(
         self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
@@ -119,12 +118,8 @@ class Offerings:
 
         async def get(client: "Client") -> list["RenderedContent"]:
             result = await client.get_prompt(name, dict(arguments or {}))
-            return [
-                render_content([message.content])
-                if message.role == "user"
-                else RenderedContent(f"(you would say) {render_content([message.content]).text}")
-                for message in result.messages
-            ]
+            parts = [(message.role, render_content([message.content])) for message in result.messages]
+            return [each if role == "user" else RenderedContent(f"(you would say) {each.text}") for role, each in parts]
 
         async with self._use_place(Place(root, own_servers, world)) as place:
             messages = await self._use(server, place, get)
@@ -152,9 +147,8 @@ class Offerings:
 
         async def read(client: "Client") -> "RenderedContent":
             pictures: list[tuple[str, bytes]] = []
-            return RenderedContent(
-                render_resources((await client.read_resource(uri)).contents, pictures), tuple(pictures)
-            )
+            text = render_resources((await client.read_resource(uri)).contents, pictures)
+            return RenderedContent(text, tuple(pictures))
 
         async with self._use_place(Place(root, own_servers, world)) as place:
             return await self._use(server, place, read)
@@ -182,9 +176,8 @@ class Offerings:
             prompts = await self.prompts(root, own_servers, world, server=command_match[1])
             prompt = next((each for each in prompts if each.name == command_match[2]), None)
             if prompt is None:
-                raise NotFound(
-                    f"the MCP server {command_match[1]} has no prompt {make_inert_line(command_match[2], 80)!r}"
-                )
+                name = make_inert_line(command_match[2], 80)
+                raise NotFound(f"the MCP server {command_match[1]} has no prompt {name!r}")
             arguments = prompt.parse_arguments(command_match[3] or "")
             filled_prompt = await self.prompt(prompt.server, prompt.name, arguments, root, own_servers, world)
             text, pictures = filled_prompt.text, filled_prompt.pictures

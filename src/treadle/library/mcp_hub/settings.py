@@ -180,15 +180,14 @@ def find_executed_files(server: Server, root: str, environment: Mapping[str, str
         return ()
     real = os.path.realpath(root)
     folder = os.path.join(real, cwd)
-    argument_paths = (
-        path for number, word in enumerate(words) for path in _find_word_paths(words, number, word, folder)
-    )
+    argument_paths = (path for number in range(len(words)) for path in _find_word_paths(words, number, folder))
     looked_for = (os.path.join(folder, name) for name in _LOOKED_FOR.get(os.path.basename(words[0]), ()))
     paths = (os.path.realpath(path) for path in (*argument_paths, *looked_for))
     return tuple(dict.fromkeys(path for path in paths if is_below(path, real) and os.path.isfile(path)))
 
 
-def _find_word_paths(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
+def _find_word_paths(words: list[str], number: int, folder: str) -> Iterator[str]:
+    word = words[number]
     if number and words[number - 1] == "-m":
         module = word.replace(".", "/")
         places = (f"{module}.py", f"{module}/__main__.py")

@@ -157,8 +157,7 @@ class McpServers(Offerings):
         declarations: list[Declared] = []
         for name in settings.PROJECT_FILES:
             path = os.path.join(root, name)
-            data = _read_contents(path)
-            if data is None:
+            if (data := _read_contents(path)) is None:
                 continue
             if not self._trusted(path, data):
                 warnings.append(f"{name} of this project declares MCP servers and is not trusted: treadle trust {name}")
@@ -171,10 +170,8 @@ class McpServers(Offerings):
             for declared in servers:
                 if untrusted := self._find_untrusted_files(declared):
                     file = make_inert_line(os.path.relpath(untrusted[0], os.path.realpath(root)))
-                    warnings.append(
-                        f"The MCP server {declared.name} of this project runs {file}, which is not trusted as it is "
-                        f"now: treadle trust {file}"
-                    )
+                    problem = f"runs {file}, which is not trusted as it is now: treadle trust {file}"
+                    warnings.append(f"The MCP server {declared.name} of this project {problem}")
                 else:
                     declarations.append(declared)
         return declarations
@@ -259,29 +256,23 @@ class McpServers(Offerings):
         return self._context.sandbox_of("none").wrap(argv, Confinement(place.root, world=world), cwd)
 
     def _confine(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
+        advice = "declare it yourself with `sandbox: false` if you trust it"
         if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
-            raise SandboxError(
-                "it runs only in a sandbox, and none works here; declare it yourself with `sandbox: false` if "
-                "you trust it"
-            )
+            raise SandboxError(f"it runs only in a sandbox, and none works here; {advice}")
         guarded = self._context.guarded(root)
         program = shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0]
         home = guarded.home
         visible = () if home is None else (root, *home.visible, *home.caches)
         is_covered = home is not None and any(is_below(program, covered) for covered in home.covered)
         if is_covered and not any(is_below(program, folder) for folder in visible):
-            raise SandboxError(
-                f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
-                "visible_paths, or declare it yourself with `sandbox: false` if you trust it"
-            )
+            problem = f"{program} lies in a home, which a confined program does not see"
+            raise SandboxError(f"{problem}; name its folder in the setting visible_paths, or {advice}")
+        access = Direct() if server.write else Unwritable(live=True)
+        choice = make_choice(server.hosts) if server.hosts else server.network
+        network = make_network(choice, str(self._home / NETWORK_LOG))
+        hidden_paths = guarded.hidden_paths
         confinement = Confinement(
-            root,
-            Direct() if server.write else Unwritable(live=True),
-            make_network(make_choice(server.hosts) if server.hosts else server.network, str(self._home / NETWORK_LOG)),
-            protected=guarded.protected,
-            hidden_paths=guarded.hidden_paths,
-            home=guarded.home,
-            world=world,
+            root, access, network, protected=guarded.protected, hidden_paths=hidden_paths, home=home, world=world
         )
         return sandbox.wrap([program, *argv[1:]], confinement, cwd)
 

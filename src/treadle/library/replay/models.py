@@ -89,9 +89,8 @@ class DecidedTime(WrittenTime):
 
     def now_ms(self) -> int:
         recording, head = self._log.stage.recording, self._log.state.head
-        envelope = (
-            recording.find_due(head) if any(map(_is_timely, self._log.find_decision())) else recording.find_event(head)
-        )
+        is_late = any(map(_is_timely, self._log.find_decision()))
+        envelope = recording.find_due(head) if is_late else recording.find_event(head)
         return envelope.time_ms if envelope is not None else 0
 
     async def sleep(self, seconds: float) -> None:
@@ -236,11 +235,9 @@ def _make_turn_answer(following: Sequence[e.Event]) -> RecordedAnswer | None:
     first, *later_events = following
     match first:
         case e.ModelNotice(kind=kind, text=text):
-            later = (
-                _make_turn_answer(later_events)
-                if later_events
-                else RecordedAnswer((d.UsageDelta(Usage()), d.FinishDelta()))
-            )
+            later: RecordedAnswer | None = RecordedAnswer((d.UsageDelta(Usage()), d.FinishDelta()))
+            if later_events:
+                later = _make_turn_answer(later_events)
             notice = (d.NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case e.TurnRetry():

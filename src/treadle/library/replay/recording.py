@@ -61,9 +61,8 @@ class CallRecord(msgspec.Struct):
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
-        plain = e.ExecutionComplete(
-            start.call, False, error=complete.error, result_summary=take_first_line(complete.error)
-        )
+        summary = take_first_line(complete.error)
+        plain = e.ExecutionComplete(start.call, False, error=complete.error, result_summary=summary)
         comparable = replace(complete, duration_ms=0)  # a call that was tried took its time
         return completed.seq == self.start_seq + 1 and completed.epoch > 0 and comparable == plain
 

@@ -127,9 +127,8 @@ class RecordedTool:
         return None if began is None else Trial(began.plan or {})
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        if any(
-            isinstance(envelope.data, e.Interrupted) for envelope in self._stage.recording.list_inputs(self._stage.now)
-        ):
+        inputs = self._stage.recording.list_inputs(self._stage.now)
+        if any(isinstance(envelope.data, e.Interrupted) for envelope in inputs):
             await self._stage.admit_interrupt()
         await self._stage.require_due()  # the worker may have died meanwhile
         return Rehearsal("")
@@ -221,9 +220,8 @@ def _derive_spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         effect = "edit" if effects <= {"read", "edit"} else "none" if effects == {"none"} else "execute"
     looking = [start for start in starts if start.effect == "read" and not start.read_only]
     arguments = (pair for start in looking for pair in start.arguments.items())
-    commands = (
-        key for key, value in arguments if isinstance(value, str) and is_read_only_command(value)
-    )  # read by its words
+    # A command that only reads is known by its words.
+    commands = (key for key, value in arguments if isinstance(value, str) and is_read_only_command(value))
     fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
     ran = any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls)
     return ToolSpec(
@@ -251,10 +249,9 @@ def _find_final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
 
 
 def _read(text: str) -> dict[str, Any]:
-    try:
+    with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return {}
+    return {}
 
 
 class RecordedRestorer:

@@ -28,11 +28,9 @@ class Documents:
 
     def read_all(self, kind: Kind, project: Project, *, include_own: bool = True) -> list[Document]:
         """All of a kind, trusted or not. The user's own come first: of several with one name the first counts."""
-        documents = (
-            [each for folder in self._folders for each in read_folder_documents(kind, folder / kind)]
-            if include_own
-            else []
-        )
+        documents: list[Document] = []
+        if include_own:
+            documents = [each for folder in self._folders for each in read_folder_documents(kind, folder / kind)]
         return documents + (list(read_project_documents(kind, project, self._trusted)) if project.root else [])
 
     def read_skills(self, project: Project, *, include_own: bool = True) -> tuple[Skill, ...]:

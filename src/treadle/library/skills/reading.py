@@ -96,15 +96,13 @@ def parse_agents(documents: Iterable[Document]) -> dict[str, CustomAgent]:
             names = split_words(head.get("tools"))
             tools = (_TOOLS.get(name.lower(), ALIASES.get(name, name)) for name in names)
             takes_all = "tools" not in head or "*" in names or "all" in names
-            effort = next(
-                (level for key in _EFFORT_KEYS if (level := format_line(head.get(key)).lower()) in EFFORTS), ""
-            )
+            levels = (format_line(head.get(key)).lower() for key in _EFFORT_KEYS)
+            effort = next((level for level in levels if level in EFFORTS), "")
             # Other agents name models in their own way (`sonnet`, `inherit`): only a whole name is taken.
             model = format_line(head.get("model"))
+            model = model if ":" in model else ""
             chosen_tools = None if takes_all else tuple(dict.fromkeys(tools))
-            by_name[name] = CustomAgent(
-                name, about, make_inert(body.strip()), chosen_tools, model if ":" in model else "", effort
-            )
+            by_name[name] = CustomAgent(name, about, make_inert(body.strip()), chosen_tools, model, effort)
     return by_name
 
 

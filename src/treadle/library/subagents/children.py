@@ -127,10 +127,9 @@ class Children:
         return self._home.chat(child.chat)
 
     async def _is_there(self, chat: ChatId) -> bool:
-        try:
+        with suppress(NotFound):
             return await self._home.deps.store.read_head(chat) > 0
-        except NotFound:
-            return False
+        return False
 
     async def wait_for_child(self, child: Child, chat: Chat) -> ChatState:
         """Follow a child until it rests, also while it waits for answers; its worker may be on another machine."""
@@ -189,10 +188,9 @@ class Children:
         """Prevent the commit of its changes. If the commit was made or had begun, complete it and return its effect."""
         if not child.world:
             return None
-        try:
+        with suppress(NotFound):  # its world was never made, or is gone
             return await run_to_end(self._home.worlds.call_off(self._make_name(child), child.world))
-        except NotFound:  # its world was never made, or is gone
-            return None
+        return None
 
 
 def make_child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
@@ -234,11 +232,10 @@ def compute_share(state: ChatState, call: CallKey, children: Sequence[Child], no
 DEEPEST = 8
 
 
-async def list_descendants(deps: Deps, chat: ChatId) -> list[ChildView]:
+async def list_descendants(deps: Deps, chat: ChatId, depth: int = 1) -> list[ChildView]:
     """Every chat below this one, each behind the one that began it."""
-    return await list_descendants_begun(
-        deps, chat, [event async for _, event in stream_events(deps.store, chat, {ExecutionStart.TYPE})]
-    )
+    events = [event async for _, event in stream_events(deps.store, chat, {ExecutionStart.TYPE})]
+    return await list_descendants_begun(deps, chat, events, depth)
 
 
 async def list_descendants_begun(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int = 1) -> list[ChildView]:
@@ -247,8 +244,7 @@ async def list_descendants_begun(deps: Deps, chat: ChatId, events: Iterable[Even
     for child, call in find_begun_children(events).items():
         rows.append(await load_row(deps, chat, call, child, depth))
         if depth < DEEPEST and rows[-1].status != "not begun":
-            below = [event async for _, event in stream_events(deps.store, child.chat, {ExecutionStart.TYPE})]
-            rows += await list_descendants_begun(deps, child.chat, below, depth + 1)
+            rows += await list_descendants(deps, child.chat, depth + 1)
     return rows
 
 

@@ -52,9 +52,8 @@ async def plan_delegation(home: Home, invocation: Invocation) -> list[Child]:
     for number, task in enumerate(tasks, 1):
         task_options = _make_task_options(home, options, task, owner)
         title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
-        children.append(
-            make_child(invocation, number, title, task_options.model, world=task_options.mode != "read-only")
-        )
+        has_world = task_options.mode != "read-only"
+        children.append(make_child(invocation, number, title, task_options.model, world=has_world))
     return children
 
 
@@ -86,10 +85,8 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
     with home.worker.lend_place(invocation.chat):
         try:
             async with asyncio.TaskGroup() as work:
-                running_tasks = [
-                    work.create_task(see_through(child, task))
-                    for child, task in zip(children, invocation.arguments["tasks"], strict=True)
-                ]
+                pairs = zip(children, invocation.arguments["tasks"], strict=True)
+                running_tasks = [work.create_task(see_through(child, task)) for child, task in pairs]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         merged = [await _merge_child(group, task.result()) for task in running_tasks]

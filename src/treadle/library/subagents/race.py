@@ -166,9 +166,17 @@ class _Race:
             if (choice := await self._choose_winner(contenders)) is None:
                 return self._report_no_winner(contenders)
             winner, reason = choice
-            await self._label_attempts(contenders, winner)
+            # In the log of each attempt how it came out; of the winner first, before anything is committed.
+            for each in sorted(contenders, key=lambda each: each is not winner):
+                labels = (LABEL, WON if each is winner else LOST)
+                if each.state.options.labels != labels:
+                    await self._home.chat(each.child.chat).command(ChangeOptions({"labels": list(labels)}, by=LABEL))
             reach_faultpoint("race.noted")
-            won = await self._commit_winner(winner)
+            try:
+                effect = await self._group.commit(winner.child)
+                won = replace(winner, effect=effect, committed=not effect.conflicts)
+            except ToolError as error:  # the costs of the attempts are recorded all the same
+                won = replace(winner, problem=str(error))
         return self._report_winner([won if each is winner else each for each in contenders], won, reason)
 
     async def _run_attempts(self) -> list[ChildResult]:
@@ -239,21 +247,6 @@ class _Race:
         state = await self._group.wait_for_child(judge, chat)
         self._judged.append(ChildResult(judge, state))
         return parse_verdict(find_last_answer(state), able)
-
-    async def _label_attempts(self, contenders: list[ChildResult], winner: ChildResult) -> None:
-        """In the log of each attempt how it came out; of the winner first, before anything is committed."""
-        for each in sorted(contenders, key=lambda each: each is not winner):
-            labels = (LABEL, WON if each is winner else LOST)
-            if each.state.options.labels != labels:
-                chat = self._home.chat(each.child.chat)
-                await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
-
-    async def _commit_winner(self, winner: ChildResult) -> ChildResult:
-        try:
-            effect = await self._group.commit(winner.child)
-        except ToolError as error:  # the costs of the attempts are recorded all the same
-            return replace(winner, problem=str(error))
-        return replace(winner, effect=effect, committed=not effect.conflicts)
 
     def _report_winner(self, all_of: list[ChildResult], won: ChildResult, reason: str) -> Outcome:
         child = won.child

@@ -241,10 +241,8 @@ class Rebase:
 
     def rebase_copy(self, beginning: Beginning) -> tuple[str, ...]:
         """The same; given back are the paths that both had changed."""
-        ours, theirs = (
-            {change.path: change.after for change in beginning.find_our_changes()},
-            beginning.find_their_changes(),
-        )
+        ours = {change.path: change.after for change in beginning.find_our_changes()}
+        theirs = beginning.find_their_changes()
         had = {change.path: ours.get(change.path, change.before) for change in theirs}
         new_states: dict[str, State] = {}
         unmergeable: list[str] = []
@@ -404,11 +402,9 @@ class WorldHome:
         """The stamp is older than the look, as in `record_commit`. No changes are made in a world while it is stamped:
         those that were begun before it rely on an older look at the project, and those after it on a newer one."""
         with self.folders.lock_world(id) as world, ExitStack() as stack:
-            view, beneath, inside = (
-                self.folders.locate_view(world),
-                self._get_snapshots_beneath(world),
-                self._history_of(*world.project),
-            )
+            view = self.folders.locate_view(world)
+            beneath = self._get_snapshots_beneath(world)
+            inside = self._history_of(*world.project)
             rebase = Rebase(id, inside, beneath)
             if world.how == "copy":
                 return rebase.rebase_copy(beneath.open_beginning(view))

@@ -95,14 +95,13 @@ class Approval(NamedTuple):
 
     def check(self) -> None:
         no_rule = "--edit and --remember exclude each other: a rule covers the request, not your edit."
-        refuse(
-            {
-                "--feedback goes with --deny.": self.feedback and not self.deny,
-                "--edit and --deny exclude each other.": self.edit is not None and self.deny,
-                "--expires goes with --remember.": self.expires and not self.remember,
-                no_rule: self.edit is not None and self.remember,
-            }
-        )
+        problems = {
+            "--feedback goes with --deny.": self.feedback and not self.deny,
+            "--edit and --deny exclude each other.": self.edit is not None and self.deny,
+            "--expires goes with --remember.": self.expires and not self.remember,
+            no_rule: self.edit is not None and self.remember,
+        }
+        refuse(problems)
 
 
 @click.command("approve")

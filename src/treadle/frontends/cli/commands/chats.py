@@ -130,9 +130,8 @@ async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.En
     screen.begin(chat.id, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
-        terminal.write_note(
-            f"{earlier:,} earlier events are not shown; all of them: treadle show {chat.id} --all", "dim"
-        )
+        hint = f"all of them: treadle show {chat.id} --all"
+        terminal.write_note(f"{earlier:,} earlier events are not shown; {hint}", "dim")
     progress = Progress()
     for envelope in events:
         if short and (line := progress.take(envelope.data)):
@@ -146,9 +145,8 @@ async def _print(chat: "Chat", state: "chat_state.ChatState", events: "list[e.En
     if actions := chat_state.list_open_actions(state):
         screen.show_event(e.Envelope(0, chat.id, 0, e.ActionRequired(actions)))
     elif state.restoring is not None:
-        terminal.write_note(
-            f"── an unfinished {state.restoring.kind} · complete it: treadle resume {chat.id}", "yellow"
-        )
+        kind = state.restoring.kind
+        terminal.write_note(f"── an unfinished {kind} · complete it: treadle resume {chat.id}", "yellow")
     elif state.run is None:
         screen.show_event(e.Envelope(0, chat.id, 0, e.SessionIdle(state.last_end or "done", state.last_why)))
     else:

@@ -135,16 +135,13 @@ class Demo:
         edits = sum(isinstance(each, e.ExecutionStart) and each.name == "edit_file" for each in facts)
         tests = subprocess.run(test_command(), shell=True, cwd=self._project, capture_output=True, timeout=PATIENCE_S)
         workers = sorted({envelope.epoch for envelope in events if envelope.epoch})
+        has_one_each = starts == completions and set(completions.values()) == {1} and len(workers) > 1
+        source = self._read_source()
+        is_complete = any(isinstance(each, e.RunEnd) and each.reason == "task_complete" for each in facts)
         checks = {
-            f"{len(completions)} calls by {len(workers)} processes, each begun once and with one result": (
-                starts == completions and set(completions.values()) == {1} and len(workers) > 1
-            ),
-            "the edit was made once": edits == 1
-            and self._read_source().count(RIGHT) == 1
-            and WRONG not in self._read_source(),
-            "the run is complete in the log": any(
-                isinstance(each, e.RunEnd) and each.reason == "task_complete" for each in facts
-            ),
+            f"{len(completions)} calls by {len(workers)} processes, each begun once and with one result": has_one_each,
+            "the edit was made once": edits == 1 and source.count(RIGHT) == 1 and WRONG not in source,
+            "the run is complete in the log": is_complete,
             f"{test_command()} passes": tests.returncode == 0,
         }
         self._terminal.write_line()

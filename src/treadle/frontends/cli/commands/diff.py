@@ -78,9 +78,8 @@ async def _show(terminal: Terminal, choice: "changes.SelectedChanges", stat: boo
             changes.print_changes(terminal, files, choice.aside)
         else:
             changes.print_diff(terminal, file_diffs, choice.aside)
-        terminal.write_note(
-            f"{notices.summarize_changes(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim"
-        )
+        summary = notices.summarize_changes(files, choice.aside)
+        terminal.write_note(f"{summary} · undo: treadle undo {choice.chat.id}", "dim")
     return bool(file_diffs)
 
 
@@ -94,11 +93,9 @@ async def _list_runs(terminal: Terminal, choice: "changes.SelectedChanges", as_j
             wire_files = [wire.to_wire_form(each) for each in files]
             write_json({"run": number, "message": span.since, "task": task, "files": wire_files})
         else:
-            remaining, task = (
-                notices.summarize_changes(files) if files else "nothing left",
-                make_inert_line(task, terminal.width - 50),
-            )
-            terminal.write_line(f"{number:>3}  message {span.since:<6} {remaining:24} {task}")
+            remaining = notices.summarize_changes(files) if files else "nothing left"
+            shown_task = make_inert_line(task, terminal.width - 50)
+            terminal.write_line(f"{number:>3}  message {span.since:<6} {remaining:24} {shown_task}")
 
 
 @click.command("review")
@@ -149,9 +146,8 @@ def _print_report(terminal: Terminal, work: "Work") -> None:
     for line in itertools.chain(*_list_work(events).values()):
         terminal.write_line(line)
     files = [each.change for each in file_diffs]
-    terminal.write_line(
-        f"changed: {notices.summarize_changes(files, choice.aside) if files else 'nothing that is left'}", "bold"
-    )
+    summary = notices.summarize_changes(files, choice.aside) if files else "nothing that is left"
+    terminal.write_line(f"changed: {summary}", "bold")
     changes.print_diff(terminal, file_diffs, choice.aside)
 
 
@@ -176,9 +172,8 @@ def _list_work(events: "Sequence[e.Envelope]") -> dict[str, list[str]]:
                 commands.append(f"$ {make_inert_line(command, 200)}  ({outcome}{way})")
         elif isinstance(fact, e.FilesChanged):
             for each in fact.uncaptured:
-                uncaptured[each.path] = (
-                    f"! {changes.format_path(each.path)} was not captured: {make_inert_line(each.reason)}"
-                )
+                path = changes.format_path(each.path)
+                uncaptured[each.path] = f"! {path} was not captured: {make_inert_line(each.reason)}"
         elif isinstance(fact, e.Undone | e.Redone | e.ChangesKept) and fact.files:
             restored.append(f"! {words[type(fact)]}: {notices.summarize_changes(fact.files)}")
     return {"commands": commands, "uncaptured": [*uncaptured.values()], "restored": restored}
@@ -366,20 +361,18 @@ async def apply(wish: Wish, as_json: bool) -> int:
                 raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
         command = _make_command(wish, text)
         files, diff = await _plan_changes(agent, root, command)
+        amount = diff_changes.count(len(files), "file")
         if not as_json:
             changes.print_patch(terminal, diff)
         if wish.preview or not files:
             if as_json:
                 write_json({"preview": wish.preview, "applied": False, "files": wire.to_wire_form(files), "diff": diff})
             elif files:
-                terminal.write_note(
-                    f"would change {diff_changes.count(len(files), 'file')}; nothing was changed", "dim"
-                )
+                terminal.write_note(f"would change {amount}; nothing was changed", "dim")
             else:
                 terminal.write_note("nothing to apply: the files are like that already", "dim")
             return o.EXIT_OK
-        question = f"apply to {diff_changes.count(len(files), 'file')}? [y/N] "
-        if not await dialogue.confirm_action(terminal, question, asks=not (wish.yes or as_json)):
+        if not await dialogue.confirm_action(terminal, f"apply to {amount}? [y/N] ", asks=not (wish.yes or as_json)):
             return o.EXIT_ERROR
         return await _run_apply(terminal, chat, command, wish, as_json)
 
@@ -468,7 +461,6 @@ async def _run_apply(terminal: Terminal, chat: "Chat", command: "c.Apply", wish:
     elif error:
         raise ToolError(error)
     elif is_applied:
-        terminal.write_note(
-            f"applied: {notices.summarize_changes(outcome.files)} · back: treadle undo {chat.id}", "dim"
-        )
+        summary = notices.summarize_changes(outcome.files)
+        terminal.write_note(f"applied: {summary} · back: treadle undo {chat.id}", "dim")
     return o.EXIT_OK if is_applied else o.EXIT_ERROR

@@ -225,21 +225,18 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
         await salvaged_store.close()
     salvaged = saved.salvaged
     records = diff_changes.count(salvaged.records, "record")
-    terminal.write_line(
-        f"sound: {diff_changes.count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {records} in all"
-    )
+    intact_chats = diff_changes.count(saved.intact_chats, "chat")
+    terminal.write_line(f"sound: {intact_chats} of {salvaged.chats:,}, {records} in all")
     for chat, number in list(saved.lost_records.items())[:_NAMED_CHATS]:
         terminal.write_line(make_inert_line(f"lost: {diff_changes.count(number, 'record')} of {chat}"))
     if len(saved.lost_records) > _NAMED_CHATS:
-        terminal.write_line(
-            f"lost: records of {diff_changes.count(len(saved.lost_records) - _NAMED_CHATS, 'more chat')}"
-        )
+        unnamed_chats = diff_changes.count(len(saved.lost_records) - _NAMED_CHATS, "more chat")
+        terminal.write_line(f"lost: records of {unnamed_chats}")
     if not salvaged.chats:
         terminal.write_line("lost: everything; no chat can be read")
     if salvaged.nameless:
-        terminal.write_line(
-            make_inert_line(f"lost: what else was known of {', '.join(salvaged.nameless[:_NAMED_CHATS])}")
-        )
+        names = ", ".join(salvaged.nameless[:_NAMED_CHATS])
+        terminal.write_line(make_inert_line(f"lost: what else was known of {names}"))
     terminal.write_note(f"salvaged into {salvaged.path}; {path} was not changed", "yellow")
     terminal.write_note(
         f"to go on with it: end everything that uses {path}, move it and its -wal and -shm files elsewhere, and then: "
@@ -253,9 +250,8 @@ def _tell(terminal: Terminal, problems: "Sequence[Problem]") -> None:
     for problem in problems:
         place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
         mended = "mended" if problem.repaired else "found"
-        terminal.write_line(
-            make_inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else ""))
-        )
+        suffix = f" ({place})" if place else ""
+        terminal.write_line(make_inert_line(f"{mended}: {problem.kind}: {problem.text}{suffix}"))
 
 
 @click.command("gc")
@@ -293,9 +289,8 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
         return write_json(report)
     terminal = Terminal()
     heading = "would be removed" if dry_run else "removed"
-    terminal.write_line(
-        f"{heading}: {diff_changes.count(collected.images, 'kept file')} ({_format_size(collected.bytes)})"
-    )
+    kept_files = diff_changes.count(collected.images, "kept file")
+    terminal.write_line(f"{heading}: {kept_files} ({_format_size(collected.bytes)})")
     other_counts = (
         (collected.commands, "output of a command", "outputs of commands"),
         (collected.captures, "snapshot of a project", "snapshots of projects"),

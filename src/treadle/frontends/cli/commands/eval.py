@@ -89,15 +89,16 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     number = len(plan_attempts(tasks, plan))
     terminal.write_note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
     counter = itertools.count(number - len(find_open_attempts(tasks, plan, folder)) + 1)
+
+    def print_result(result: "Result") -> None:
+        mark, error_text = "✓" if result.solved else "✗", f" · {result.error}" if result.error else ""
+        attempt = f"{result.task} · {result.model} · {result.attempt}"
+        text = make_inert_line(f"{mark} {attempt} · {result.ended}, {result.turns} turns{error_text}")
+        terminal.write_line(f"[{next(counter)}/{number}] {text}")
+
     settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
     async with session.open_agent(msgspec.structs.replace(config, settings=settings), works=True) as agent:
-        results = await evaluate(
-            agent,
-            tasks,
-            plan,
-            folder,
-            lambda result: terminal.write_line(f"[{next(counter)}/{number}] {_format_result(result)}"),
-        )
+        results = await evaluate(agent, tasks, plan, folder, print_result)
     report = text_report(results)
     (folder / "report.txt").write_text(report + "\n", encoding="utf-8")
     (folder / "report.svg").write_text(render_svg_plot(results, suite), encoding="utf-8")
@@ -106,9 +107,3 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     terminal.write_note(f"see also {folder / 'report.svg'}", "dim")
     if results and all(result.ended in ERRORS for result in results):
         raise click.ClickException(f"every attempt ended in an error; the first: {make_inert_line(results[0].error)}")
-
-
-def _format_result(result: "Result") -> str:
-    mark, error_text = "✓" if result.solved else "✗", f" · {result.error}" if result.error else ""
-    attempt = f"{result.task} · {result.model} · {result.attempt}"
-    return make_inert_line(f"{mark} {attempt} · {result.ended}, {result.turns} turns{error_text}")

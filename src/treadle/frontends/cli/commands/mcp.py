@@ -222,9 +222,8 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
 
     await _require_link(servers, name, place)
     has_signed_in = await servers.login(name, show_address, place)
-    Terminal().write_line(
-        f"signed in to {make_inert_line(name)}" if has_signed_in else f"{make_inert_line(name)} asks for no sign-in"
-    )
+    shown_name = make_inert_line(name)
+    Terminal().write_line(f"signed in to {shown_name}" if has_signed_in else f"{shown_name} asks for no sign-in")
 
 
 @mcp.command("serve")

@@ -135,15 +135,8 @@ def _print(listed: "Listed") -> None:
         price_cells = [f"{price:.4g}" if any(prices) else "" for price in prices]
         abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
         traits = " ".join([name for name, has in abilities.items() if has] + MARKS.get(state, []))
-        rows.append(
-            (
-                make_inert_line(info.ref),
-                _format_tokens(info.window),
-                _format_tokens(info.max_output),
-                *price_cells,
-                traits,
-            )
-        )
+        sizes = [_format_tokens(info.window), _format_tokens(info.max_output)]
+        rows.append((make_inert_line(info.ref), *sizes, *price_cells, traits))
     if not rows:
         return
     terminal = Terminal()
@@ -190,9 +183,8 @@ def _print_pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
         width = max(map(len, pairs))
         terminal.write_line(f"\n{title}")
         for name, text in pairs.items():
-            terminal.write_line(
-                join_spans(f"  {make_inert_line(name):{width}}  ", Span(make_inert_line(text), ("dim",)))
-            )
+            dimmed_text = Span(make_inert_line(text), ("dim",))
+            terminal.write_line(join_spans(f"  {make_inert_line(name):{width}}  ", dimmed_text))
 
 
 @contextmanager

@@ -116,9 +116,8 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
         async with session.open_agent(config, works=True) as agent:
             code = await _run_task(agent, config, task, as_json)
             if code < 128 and retention.is_due(config.home):  # a user who stopped the run does not wait for this
-                await collecting.collect_briefly(
-                    agent.deps.store, config.home, retention.make_retention(config.settings)
-                )
+                keeping = retention.make_retention(config.settings)
+                await collecting.collect_briefly(agent.deps.store, config.home, keeping)
             return code
 
     return asyncio.run(open_and_run())

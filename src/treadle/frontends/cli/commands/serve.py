@@ -89,9 +89,8 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
             if on_ready is not None:
                 on_ready(link)
 
-        async with collecting.run_housekeeping(
-            agent.deps.store, config.home, retention.make_retention(settings), agent.job_registry
-        ):
+        keeping = retention.make_retention(settings)
+        async with collecting.run_housekeeping(agent.deps.store, config.home, keeping, agent.job_registry):
             await run(service, listening, announce_address, settings.drain_s)
 
 
@@ -229,9 +228,8 @@ async def worker(**flags: Any) -> None:
             )
         pool.start()
         print_note(f"treadle: worker {agent.worker.name} takes up to {most} chats at once")
-        async with collecting.run_housekeeping(
-            agent.deps.store, config.home, retention.make_retention(settings), agent.job_registry
-        ):
+        keeping = retention.make_retention(settings)
+        async with collecting.run_housekeeping(agent.deps.store, config.home, keeping, agent.job_registry):
             await to_drain.wait()
         print_note("treadle: draining; a second signal leaves at once")
         await pool.drain(settings.drain_s, to_leave)

@@ -66,9 +66,8 @@ def _trust(book: "trust_book.Trust", path: str) -> None:
     if len(lines) > _SHOWN_LINES:
         terminal.write_note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
     trusted_file = book.add(path, content)
-    terminal.write_line(
-        f"trusted {make_inert_line(trusted_file.path)} {trusted_file.sha256[:16]} until its content changes"
-    )
+    place = make_inert_line(trusted_file.path)
+    terminal.write_line(f"trusted {place} {trusted_file.sha256[:16]} until its content changes")
     for executed in _find_executed_files(trusted_file.path, content):
         _trust(book, executed)
 
@@ -122,9 +121,8 @@ async def skills(agent: "Agent", as_json: bool) -> None:
         state = "" if each.trusted else f" (not trusted: treadle trust {make_inert_line(each.path)})"
         name = Span(make_inert_line(each.name, 64), ("bold",))
         value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
-        row_text = join_spans(
-            f"{kind.removesuffix('s'):8} ", name, f" {make_inert_line(about, 100)}", Span(state, ("yellow",))
-        )
+        shown_kind = f"{kind.removesuffix('s'):8} "
+        row_text = join_spans(shown_kind, name, f" {make_inert_line(about, 100)}", Span(state, ("yellow",)))
         rows.append((value, row_text))
     none = "there are no skills, commands or custom agents, neither yours nor of this project"
     write_list(rows, none, as_json=as_json)

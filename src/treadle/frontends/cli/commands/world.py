@@ -91,9 +91,8 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
     world_info = await _find(agent, id)
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if not command:
-        Terminal().write_note(
-            f"in the world {world_info.id} of {make_inert_line(world_info.root)}; exit to come back", "dim"
-        )
+        project = make_inert_line(world_info.root)
+        Terminal().write_note(f"in the world {world_info.id} of {project}; exit to come back", "dim")
     return await asyncio.to_thread(agent.worlds.run_inside, world_info.id, words)
 
 
@@ -121,9 +120,8 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
     if not await dialogue.confirm_action(terminal, question, asks=asks):
         return o.EXIT_ERROR
     into = await session.open_chat(agent, chat) if chat else None
-    result = await agent.worlds.commit(
-        world_info.id, into, lambda target: dialogue.answer_next(terminal, target, asks=asks)
-    )
+    answer = lambda target: dialogue.answer_next(terminal, target, asks=asks)  # noqa: E731
+    result = await agent.worlds.commit(world_info.id, into, answer)
     note = f"committed {diff_changes.count(len(result.files), 'change')}; take it back with: treadle undo {result.chat}"
     write_outcome(wire.to_wire_form(result), note, as_json=as_json)
     return o.EXIT_OK

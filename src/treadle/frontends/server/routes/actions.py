@@ -47,9 +47,8 @@ async def approvals(call: ApiRequest) -> ApiReply:
 
 async def actions_of_all(call: ApiRequest) -> ApiReply:
     waiting = ChatFilter(owner=get_owner(call.user), archived=False, status="requires_action")
-    return _list_actions(
-        [await call.deps.log.load(each.summary.chat) for each in await call.deps.store.list(waiting, limit=MOST)]
-    )
+    listed = await call.deps.store.list(waiting, limit=MOST)
+    return _list_actions([await call.deps.log.load(each.summary.chat) for each in listed])
 
 
 def _list_actions(states: list[ChatState], kind: str = "") -> ApiReply:
@@ -71,9 +70,8 @@ async def decide(call: ApiRequest) -> ApiReply:
             call.service.admission.reach(call.user, make_choice(each.network))
     rule = _find_rule(call, state, action_id, body)
     command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
-    return await call.service.execute(
-        state.chat, (command,), call.key, lambda result: encode_reply(build_accepted(result))
-    )
+    make_reply = lambda state: encode_reply(build_accepted(state))  # noqa: E731
+    return await call.service.execute(state.chat, (command,), call.key, make_reply)
 
 
 async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
@@ -85,9 +83,8 @@ async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
         return response
     acceptance = msgspec.json.decode(response.body, type=Accepted)
     chat, head = ChatId(acceptance.chat), acceptance.head
-    recorded = await call.deps.log.find_recorded_answer(
-        chat, call.get_path_parameter("action"), max(0, head - LOOK_BACK), head
-    )
+    action_id = call.get_path_parameter("action")
+    recorded = await call.deps.log.find_recorded_answer(chat, action_id, max(0, head - LOOK_BACK), head)
     if recorded is not None and recorded.rule is not None:
         await save_rule(call.service.agent.chat_home, recorded.rule, await call.deps.log.load(chat))
     await call.remember_step("rule", NOTHING)

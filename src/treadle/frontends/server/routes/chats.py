@@ -178,9 +178,8 @@ async def usage(call: ApiRequest) -> ApiReply:
     window = state.options.context_window or (info.window if info is not None else 0)
     counts = {name: getattr(state.totals, name) for name in ("usage", "turns", "tool_calls", "wall_ms")}
     is_priced = info is None or info.has_price
-    return encode_reply(
-        UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced)
-    )
+    view = UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced)
+    return encode_reply(view)
 
 
 async def usage_of_all(call: ApiRequest) -> ApiReply:

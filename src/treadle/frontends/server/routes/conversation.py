@@ -64,9 +64,8 @@ async def compact(call: ApiRequest) -> ApiReply:
 
 async def apply(call: ApiRequest) -> ApiReply:
     body = call.get_body(ApplyText)
-    return await carry_out(
-        call, c.Apply(body.path or "", body.content, body.block or 0, body.patch, command=body.command)
-    )
+    command = c.Apply(body.path or "", body.content, body.block or 0, body.patch, command=body.command)
+    return await carry_out(call, command)
 
 
 async def extend(call: ApiRequest) -> ApiReply:

@@ -29,9 +29,8 @@ async def models(call: ApiRequest) -> ApiReply:
     """The list of every front end: models with a key here, and those of servers on this machine. Asks no provider."""
     default, registry = await call.service.choose_default_model(call.user), call.deps.models
     if not isinstance(registry, ModelRegistry):
-        return encode_reply(
-            answers.ModelList(models=(make_model_view(OfferedModel(registry.get(default).info)),), default=default)
-        )
+        view = make_model_view(OfferedModel(registry.get(default).info))
+        return encode_reply(answers.ModelList(models=(view,), default=default))
     views: list[answers.ModelView] = []
     for each in await call.service.agent.list_models():
         with suppress(InvalidInput):  # not open to the user
@@ -45,23 +44,19 @@ async def files(call: ApiRequest) -> ApiReply:
     path, workspace = call.get_query(PathQuery).path, await call.service.open_workspace(state)
     listed = await asyncio.to_thread(workspace.listdir, path)
     children = sorted(listed, key=lambda child: (child.kind != "directory", child.name))
-    entries = tuple(
-        answers.FileEntry(
-            name=escape_name(child.name), kind=child.kind, target=escape_name(child.target) if child.target else ""
-        )
-        for child in children
-    )
-    return encode_reply(
-        answers.FileList(path=escape_name(await asyncio.to_thread(workspace.to_relative, path)), entries=entries)
-    )
+    entries: list[answers.FileEntry] = []
+    for child in children:
+        target = escape_name(child.target) if child.target else ""
+        entries.append(answers.FileEntry(name=escape_name(child.name), kind=child.kind, target=target))
+    relative_path = await asyncio.to_thread(workspace.to_relative, path)
+    return encode_reply(answers.FileList(path=escape_name(relative_path), entries=tuple(entries)))
 
 
 async def content(call: ApiRequest) -> Response:
     state = await call.load_state()
     most = call.service.limits.file
-    data = await asyncio.to_thread(
-        _read_bytes, await call.service.open_workspace(state), call.get_query(FileQuery).path, most
-    )
+    workspace = await call.service.open_workspace(state)
+    data = await asyncio.to_thread(_read_bytes, workspace, call.get_query(FileQuery).path, most)
     return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
 
 
@@ -78,9 +73,8 @@ async def commands(call: ApiRequest) -> ApiReply:
         options = await _load_usable_options(call)
     else:
         options = await _make_options(call, call.get_query(RootQuery).root)
-    commands_by_name = await message_expansion.list_commands(
-        call.service.agent, options, include_own=call.user == LOCAL
-    )
+    include_own = call.user == LOCAL
+    commands_by_name = await message_expansion.list_commands(call.service.agent, options, include_own=include_own)
     views = (
         answers.CommandView(name=each.name, description=each.description, hint=each.hint)
         for each in commands_by_name.values()
@@ -105,9 +99,8 @@ async def find_files(call: ApiRequest) -> ApiReply:
     else:
         folder = (await _make_options(call, query.root)).root
     names = await asyncio.to_thread(list_file_names, folder) if folder else []
-    return encode_reply(
-        answers.FoundFiles(paths=tuple(map(escape_name, choose_best_names(names, query.query, MOST_FOUND))))
-    )
+    best_names = choose_best_names(names, query.query, MOST_FOUND)
+    return encode_reply(answers.FoundFiles(paths=tuple(map(escape_name, best_names))))
 
 
 async def project(call: ApiRequest) -> ApiReply:
@@ -139,9 +132,8 @@ async def me(call: ApiRequest) -> ApiReply:
 
 
 async def ticket(call: ApiRequest) -> ApiReply:
-    return encode_reply(
-        answers.Ticket(ticket=call.service.tokens.make_ticket(get_token(call.request)), expires_s=TICKET_S)
-    )
+    new_ticket = call.service.tokens.make_ticket(get_token(call.request))
+    return encode_reply(answers.Ticket(ticket=new_ticket, expires_s=TICKET_S))
 
 
 TAG = "surroundings"

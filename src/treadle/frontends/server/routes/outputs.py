@@ -23,10 +23,8 @@ async def output(call: ApiRequest) -> Response:
         data = await call.deps.store.get_blob(event.output)
     else:
         data = (event.result or event.error).encode()
-    headers = {
-        "accept-ranges": "bytes",
-        "content-disposition": f'attachment; filename="output-{call.get_path_parameter("seq")}.txt"',
-    }
+    disposition = f'attachment; filename="output-{call.get_path_parameter("seq")}.txt"'
+    headers = {"accept-ranges": "bytes", "content-disposition": disposition}
     if not (range_header := call.request.headers.get("range", "")):
         return Response(data, headers=headers, media_type=TEXT)
     first, last = _parse_range(range_header, len(data))

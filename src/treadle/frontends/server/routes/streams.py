@@ -126,9 +126,8 @@ async def _stream_changes(service: Service, user: str, after_change: int, follow
                 await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
                 if silence.is_broken([]):
                     yield []
-                if waiting.done() and not await store.list_changes(
-                    owner=get_owner(user), after_change=after_change, limit=1
-                ):
+                owner = get_owner(user)
+                if waiting.done() and not await store.list_changes(owner=owner, after_change=after_change, limit=1):
                     after_change = waiting.result()  # a change of another user
             finally:
                 waiting.cancel()

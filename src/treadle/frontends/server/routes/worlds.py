@@ -21,9 +21,8 @@ async def listing(call: ApiRequest) -> ApiReply:
 async def show(call: ApiRequest) -> ApiReply:
     world, worlds = await _load_world(call), call.service.agent.worlds
     effect, diff = await worlds.effect(world.id), await worlds.diff(world.id)
-    return encode_reply(
-        WorldChanges(world=_build_view(world), files=effect.files, conflicts=effect.conflicts, diff=diff)
-    )
+    view = _build_view(world)
+    return encode_reply(WorldChanges(world=view, files=effect.files, conflicts=effect.conflicts, diff=diff))
 
 
 async def commit(call: ApiRequest) -> ApiReply:
@@ -58,11 +57,10 @@ async def drop(call: ApiRequest) -> ApiReply:
 
 async def _load_world(call: ApiRequest) -> World:
     """The world of the request. Another user's is not found (S-13); one whose project is no longer open is refused."""
-    world = next(
-        (each for each in await call.service.agent.worlds.list() if each.id == call.get_path_parameter("world")), None
-    )
+    id = call.get_path_parameter("world")
+    world = next((each for each in await call.service.agent.worlds.list() if each.id == id), None)
     if world is None or world.owner != get_owner(call.user):
-        raise Problem("not_found", f"There is no world {call.get_path_parameter('world')[:80]!r}.")
+        raise Problem("not_found", f"There is no world {id[:80]!r}.")
     options = msgspec.structs.replace(call.service.admission.options, root=world.root, root_id=world.root_id)
     await asyncio.to_thread(call.service.admission.use, call.user, options)
     return world
