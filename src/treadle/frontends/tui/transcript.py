@@ -232,8 +232,11 @@ class Transcript(ScrollView, can_focus=True):
 
     def go_to_end(self) -> None:
         self.follows = True
-        # Forced: without a scroll bar, which is laid out later, Textual does not scroll.
-        self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
+        self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
+
+    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
+        if shown and self.follows:  # Textual does not scroll without a scroll bar
+            self.go_to_end()
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)

@@ -311,9 +311,9 @@ class ChangeApplier:
         status, state = lstat(folder, name), each.change.before
         if status is None or state is None:
             return None
-        same = make_signature(status) == make_signature(each.stat) or matches_state(folder, name, state)
+        is_same = make_signature(status) == make_signature(each.stat) or matches_state(folder, name, state)
         reach_faultpoint("transaction.checked")
-        return KnownEntry(status, state) if same else None
+        return KnownEntry(status, state) if is_same else None
 
     def _remove(self, each: PathProgress, folder: int, name: str) -> bool:
         if is_folder(each.change.before):

@@ -201,14 +201,14 @@ class StagingFolder:
 
     def restore_save(self, name: str, folder: int, goal: str, change: FileChange) -> None:
         """After a crash: put an entry back that came out of the project and was not looked at."""
-        state, after = read_state(self._fd, name), change.after
-        if state is None or (after is not None and msgspec.structs.replace(state, mode=after.mode) == after):
+        state, new_state = read_state(self._fd, name), change.after
+        if state is None or (new_state and msgspec.structs.replace(state, mode=new_state.mode) == new_state):
             return  # nothing, or ready for its place
         if state == change.before:
             os.unlink(name, dir_fd=self._fd)
-        elif after is None or lstat(folder, goal) is None:
+        elif new_state is None or lstat(folder, goal) is None:
             self._put_back(name, folder, goal)
-        elif matches_state(folder, goal, after) and not exchange_entries(self._fd, name, folder, goal):
+        elif matches_state(folder, goal, new_state) and not exchange_entries(self._fd, name, folder, goal):
             os.rename(name, goal, src_dir_fd=self._fd, dst_dir_fd=folder)
 
     def _copy_entry(self, name: str, folder: int, goal: str) -> None:
