@@ -260,7 +260,9 @@ def make_options(
     replaced |= set() if config.request_user_input else {"ask_user"}
     own_tools = [name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True)]
     client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
-    kept_labels = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
+    kept_labels = [
+        each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))
+    ]
     new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
     return msgspec.structs.replace(
         base, mode=base.mode if LABEL in base.labels else "confirm", interactive=True,
