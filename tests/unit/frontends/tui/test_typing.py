@@ -114,26 +114,23 @@ EDITS = [
 @pytest.mark.parametrize(("keys", "expected"), EDITS)
 @pytest.mark.parametrize("kind", [Composer, LineInput])
 async def test_keys_that_come_together_edit_in_their_order(kind: type[Any], keys: list[str], expected: str) -> None:
-    widget = Composer(History(None)) if kind is Composer else LineInput(())
-    page = Page(widget)
+    composer = Composer(History(None))
+    page = Page(composer)
     async with page.run_test() as pilot:
-        widget.focus()
-        page.type("old")
+        composer.focus()
+        if kind is LineInput:
+            await page.push_screen(TextPrompt("Key?"))
         await pilot.pause()
-        page.type(keys)
+        page.type(["o", "l", "d", *keys])
         await pilot.pause()
-        assert (widget.text if isinstance(widget, Composer) else widget.value) == expected
+        assert (composer.text if kind is Composer else page.screen.query_one(LineInput).value) == expected
 
 
 async def test_a_message_is_sent_as_corrected() -> None:
     messages: list[str] = []
 
-    class Chat(Page):
-        def on_composer_submitted(self, message: Composer.Submitted) -> None:
-            messages.append(message.text)
-
-    composer = Composer(History(None))
-    page = Chat(composer)
+    composer = Composer(History(None), lambda message: messages.append(message.text))
+    page = Page(composer)
     async with page.run_test() as pilot:
         composer.focus()
         page.type([*"rm", "backspace", "backspace", *"ls", "enter", *"next"])
