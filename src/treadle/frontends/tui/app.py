@@ -96,7 +96,7 @@ class Controlling(Protocol):
     @property
     def cut_off(self) -> bool: ...
     async def begin(self) -> None: ...
-    async def submit_message(self, message: Composer.Submitted) -> None: ...
+    def submit_message(self, message: Composer.Submitted) -> None: ...
     async def handle_choice(self, choice: "Choice") -> None: ...
     async def run_slash_command(self, name: str, arguments: str) -> None: ...
     async def attach(self, path: str) -> None: ...
@@ -164,7 +164,7 @@ class TreadleApp(App[AppExit]):
                 yield Static(id="status")
                 with Horizontal(id="entry"):
                     yield Static(Text(f"{self.marks.prompt} "), id="prompt")
-                    yield Composer(self.history)
+                    yield Composer(self.history, self._submit_message)
                 yield Static(id="footer")
             with VerticalScroll(id="side", can_focus=False):
                 yield Static(id="facts")
@@ -304,6 +304,9 @@ class TreadleApp(App[AppExit]):
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self.last_key = time.monotonic()
             focused = self.screen.focused  # `has_focus` of a widget follows later: this key would be lost
+            if isinstance(event, events.Key) and focused is self.composer:
+                self.composer._forward_event(event)  # also priority keys: they wait for the text before them
+                return
             if self._showing is not None and len(self.screen_stack) == 1 and focused is not self.composer:
                 if isinstance(event, events.Key) and focused is self.card and self.card.take_key(event):
                     return
@@ -322,11 +325,11 @@ class TreadleApp(App[AppExit]):
         if held_key is not None:
             self.composer._forward_event(held_key)
 
-    async def on_composer_submitted(self, message: Composer.Submitted) -> None:
+    def _submit_message(self, message: Composer.Submitted) -> None:
         if self.controller is None:
             self.composer.give_back(message.draft)
         else:
-            self.run_guarded(self.controller.submit_message, message)
+            self.controller.submit_message(message)
 
     def on_composer_attaching(self, message: Composer.Attaching) -> None:
         if self.controller is not None:
@@ -340,7 +343,11 @@ class TreadleApp(App[AppExit]):
         if self.controller is not None:
             self.run_guarded(self.controller.handle_choice, choice)
 
-    async def action_leave(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Keys of the conversation have no effect while a screen is over it."""
+        return len(self.screen_stack) == 1 or action not in ("scroll", "do", "unfold", "side", "editor", "end")
+
+    def action_leave(self) -> None:
         """Ctrl-C stops the run; without one it clears what is written. The second press quits."""
         now, busy = time.monotonic(), self._showing is not None and self.conversation.view.busy
         if now - self._asked_to_leave < LEAVE_S:
@@ -351,16 +358,22 @@ class TreadleApp(App[AppExit]):
             self._asked_to_leave = now
             self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
             if busy:
-                await self._stop_run()
+                self._stop_run()
 
-    async def _stop_run(self) -> None:
+    def _stop_run(self) -> None:
         if self.link is not None:
             self.say_status("stopping …", "yellow")
-            await self.await_guarded(self.link.chat.interrupt())
+            self.run_guarded(self.link.chat.interrupt)
 
     def action_leave_if_empty(self) -> None:
-        """Ctrl-D quits; a run on a server goes on."""
+        """Ctrl-D quits when the messages are sent; a run on a server goes on."""
         if not self.composer.text:
+            self.run_guarded(self._leave_when_sent)
+
+    async def _leave_when_sent(self) -> None:
+        for worker in [each for each in self.workers if each.group == "sending"]:
+            await worker.wait()
+        if not self.composer.text:  # it would hold a message that could not be sent
             self.leave()
 
     def leave(self) -> None:
@@ -374,11 +387,11 @@ class TreadleApp(App[AppExit]):
         self.last_screenful = showing.transcript.render_last_lines(most)
         self.exit(AppExit(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
-    async def action_escape(self) -> None:
+    def action_escape(self) -> None:
         if self.controller is None or self.controller.put_down():
             return
         if self.conversation.view.busy and self.link is not None:
-            await self._stop_run()
+            self._stop_run()
             return
         now = time.monotonic()
         if now - self._escaped < TWICE_S and not self.composer.text:

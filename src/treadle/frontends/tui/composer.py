@@ -100,13 +100,11 @@ class Composer(TextArea):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "app.leave", "Quit", show=False, priority=True),
         Binding("ctrl+d", "app.leave_if_empty", show=False),
         Binding("ctrl+underscore,ctrl+minus", "undo", show=False),
     ]
 
-    @dataclass
-    class Submitted(Message):
+    class Submitted(NamedTuple):
         text: str
         images: Sequence[str]
         draft: Draft
@@ -123,18 +121,19 @@ class Composer(TextArea):
         kind: Literal["command", "file", ""]
         typed: str
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, submit: Callable[[Submitted], None] = lambda message: None) -> None:
         super().__init__(
             id="composer", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
         )
         self.cursor_blink = False  # a blinking cursor is painted twice a second for as long as the app is open
-        self.typed = history
+        self.typed, self._send = history, submit  # called at once: the keys behind Enter may already wait here
         self._chips: dict[int, Chip] = {}
         # Is given keys first while something is offered; True: it took the key.
         self.completes: Callable[[str], bool] = lambda key: False
 
     async def _on_key(self, event: Key) -> None:
         row, last_row = self.cursor_location[0], self.document.line_count - 1
+        run_binding = self.app._check_bindings
         match event.key:
             case "up" | "down" | "tab" | "enter" | "escape" as key if self.completes(key):
                 pass
@@ -150,7 +149,7 @@ class Composer(TextArea):
             case "down" if row == last_row and (text := self.typed.recall_next()) is not None:
                 self.put(text)
             # Run bindings at once: Textual passes the key up to the app first, and text typed behind it overtakes it.
-            case key if event.is_printable or not await self.app._check_bindings(key):
+            case key if event.is_printable or not (await run_binding(key, priority=True) or await run_binding(key)):
                 return
         event.stop()
         event.prevent_default()
@@ -165,7 +164,7 @@ class Composer(TextArea):
             text, images = self.expand_chips(draft.text)
             self.typed.add(text[:20_000] if self._chips else draft.text)
             self.clear_all()
-            self.post_message(self.Submitted(text, images, draft, steers=steers))
+            self._send(self.Submitted(text, images, draft, steers))
 
     @property
     def draft(self) -> Draft:

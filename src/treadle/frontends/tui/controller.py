@@ -79,10 +79,15 @@ class Controller(CommandContext):
         self.app.card.take_keys_again()
         return True
 
-    async def submit_message(self, message: Composer.Submitted) -> None:
-        purpose, text = self._purpose, message.text
+    def submit_message(self, message: Composer.Submitted) -> None:
+        """Send a text for the purpose that it has now: the next key may change that."""
+        purpose, self._purpose = self._purpose, None
+        group = "commands" if purpose is None and message.text.startswith("/") else "sending"
+        self.app.run_guarded(self._send_text, message, purpose, group=group)
+
+    async def _send_text(self, message: Composer.Submitted, purpose: Purpose | None) -> None:
+        text = message.text
         if purpose is not None:
-            self._purpose = None
             try:
                 await self._submit_for_purpose(purpose, text)
             except TreadleError:

@@ -1,22 +1,11 @@
-"""What helps to write: history, the names of files, and keys that take effect in their order."""
+"""What helps to write: history and the names of files."""
 
-import asyncio
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import pytest
-from textual.app import App, ComposeResult
-from textual.containers import Vertical
-from textual.events import Key
-from textual.widget import Widget
 
 from treadle.adapters.workspace.file_names import choose_best_names, list_file_names, read_branch
-from treadle.frontends.presentation.rich_text import Text
-from treadle.frontends.tui.composer import Composer, History
+from treadle.frontends.tui.composer import History
 from treadle.frontends.tui.desktop import find_picture
-from treadle.frontends.tui.screens import Entry, LineInput, Picker, TextPrompt
 
 
 def test_history_goes_back_and_forth_and_is_there_the_next_time(tmp_path: Path) -> None:
@@ -82,92 +71,3 @@ def test_the_branch_of_a_project_and_of_a_worktree(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".git").write_text("gitdir: ../main/.git\n")
     assert read_branch(str(tmp_path / "other")) == "01234567"
-
-
-class Page(App[None]):
-    """An app with one widget, some levels deep."""
-
-    def __init__(self, widget: Widget | None = None) -> None:
-        super().__init__()
-        self._widget = widget or Vertical()
-
-    def compose(self) -> ComposeResult:
-        with Vertical(), Vertical():
-            yield self._widget
-
-    def type(self, keys: Iterable[str]) -> None:
-        """All at once, as a terminal on a slow line delivers them."""
-        for key in keys:
-            character = {"enter": "\r", "backspace": "\x7f", "escape": "\x1b"}.get(key, key if len(key) == 1 else None)
-            self.post_message(Key(key, character))
-
-
-EDITS = [
-    (["ctrl+u", *"new"], "new"),
-    ([*"ab", "backspace", *"c"], "oldac"),
-    ([*"ab", "left", *"c"], "oldacb"),
-    (["home", *"x", "end", *"y", "ctrl+w", *"z"], "z"),
-    ([*"one", "left", "left", "delete", *"x", "home", *"y"], "yoldoxe"),
-]
-
-
-@pytest.mark.parametrize(("keys", "expected"), EDITS)
-@pytest.mark.parametrize("kind", [Composer, LineInput])
-async def test_keys_that_come_together_edit_in_their_order(kind: type[Any], keys: list[str], expected: str) -> None:
-    widget = Composer(History(None)) if kind is Composer else LineInput(())
-    page = Page(widget)
-    async with page.run_test() as pilot:
-        widget.focus()
-        page.type("old")
-        await pilot.pause()
-        page.type(keys)
-        await pilot.pause()
-        assert (widget.text if isinstance(widget, Composer) else widget.value) == expected
-
-
-async def test_a_message_is_sent_as_corrected() -> None:
-    messages: list[str] = []
-
-    class Chat(Page):
-        def on_composer_submitted(self, message: Composer.Submitted) -> None:
-            messages.append(message.text)
-
-    composer = Composer(History(None))
-    page = Chat(composer)
-    async with page.run_test() as pilot:
-        composer.focus()
-        page.type([*"rm", "backspace", "backspace", *"ls", "enter", *"next"])
-        await pilot.pause()
-        assert (messages, composer.text) == (["ls"], "next")
-
-
-async def test_a_prompt_returns_the_line_as_corrected() -> None:
-    page, answers = Page(), list[str | None]()
-    async with page.run_test() as pilot:
-        page.push_screen(TextPrompt("Key?"), answers.append)
-        await pilot.pause()
-        page.type([*"abx", "backspace", *"c", "enter"])
-        await pilot.pause()
-        assert answers == ["abc"]
-
-
-@pytest.mark.parametrize("key", ["enter", "ctrl+d"])
-async def test_a_list_acts_on_the_entry_of_the_typed_words(key: str) -> None:
-    """Also while the list for them is still read; and a key of the list is no key of its line."""
-    choices: list[object] = []
-
-    async def find_names(query: str) -> list[Entry[str]]:
-        await asyncio.sleep(0.05)
-        return [Entry(Text(name), name) for name in ("alpha", "beta", "gamma") if query in name]
-
-    async def act(key: str, name: str) -> None:
-        choices.append((key, name))
-
-    page = Page()
-    async with page.run_test() as pilot:
-        picker = Picker("Names", find_names, keys={"ctrl+d": "delete"}, act=act)
-        page.push_screen(picker, lambda name: choices.append(name) if name else None)
-        await pilot.pause(0.2)
-        page.type([*"beh", "backspace", key])
-        await pilot.pause(0.5)
-        assert choices == ["beta" if key == "enter" else (key, "beta")]
