@@ -71,8 +71,9 @@ class Snapshots(Protocol):
     def assess(self, files: Sequence[FileChange]) -> Effect:
         """These changes as a judge sees them: with tracked files in cache folders, and their effect on git (S-23)."""
 
-    def is_unfinished(self, name: str) -> bool:
-        """True if the changes of this name were decided but are not completely applied."""
+    def is_unfinished(self, name: str, files: Sequence[FileChange]) -> bool:
+        """True if the changes of this name were decided but are not completely applied. If not, what others saved while
+        an earlier attempt was killed over these `files` is put back."""
 
     def read_content(self, digest: str, limit: int = 0) -> bytes:
         """The bytes of this hash, if kept or remembered, else NotFound. ToolError above `limit` bytes (0: any size)."""

@@ -212,7 +212,7 @@ class Rebase:
     def __init__(self, id: str, world: ProjectSnapshots, beneath: ProjectSnapshots) -> None:
         self._name = f"{id}/rebase"
         self._world, self._beneath = world, beneath
-        if world.is_unfinished(self._name):
+        if world.is_unfinished(self._name, ()):
             world.change(self._name, (), None)
 
     def rebase_layers(self, effect: Effect, beginnings: Beginnings) -> tuple[str, ...]:

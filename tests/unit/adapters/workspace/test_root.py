@@ -260,7 +260,7 @@ def test_a_write_that_dies_leaves_the_old_file_and_can_be_swept(root: Root, proj
     assert subprocess.run([sys.executable, "-c", death, str(project)], check=False).returncode == 9
     assert (project / "src" / "a.txt").read_bytes() == b"inside\n"
     assert len(list(stage.iterdir())) == 1
-    assert not history(root).is_unfinished("c/1.0")
+    assert not history(root).is_unfinished("c/1.0", ())
     assert list(stage.iterdir()) == []
     assert [p.name for p in (project / "src").iterdir()] == ["a.txt"]
 

@@ -127,7 +127,8 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def run(self, invocation: Invocation) -> Outcome:
         recorded, snapshots = read_plan(invocation.plan), self._require_snapshots(invocation)
-        if bool(recorded) and await run_in_thread(snapshots.is_unfinished, make_call_name(invocation)):
+        name, recorded_files = make_call_name(invocation), list_file_changes(recorded)
+        if bool(recorded) and await run_in_thread(snapshots.is_unfinished, name, recorded_files):
             effect = await self._make(invocation, recorded, [])
             return _report_done(recorded, effect.files, _FINISHED)
         try:
@@ -160,7 +161,7 @@ class FileTool(WithContext, PlainTool, ABC):
         )
 
         def settle_plan() -> Settlement:
-            if snapshots.is_unfinished(name):
+            if snapshots.is_unfinished(name, list_file_changes(planned)):
                 return "run_again"
             standing = find_standings(snapshots, planned)
             states = {standing[each.file.path] for each in planned if each.alters}
@@ -181,7 +182,7 @@ class FileTool(WithContext, PlainTool, ABC):
         planned, snapshots = read_plan(invocation.plan), self._require_snapshots(invocation)
         if not planned:
             return None
-        if await run_in_thread(snapshots.is_unfinished, make_call_name(invocation)):
+        if await run_in_thread(snapshots.is_unfinished, make_call_name(invocation), list_file_changes(planned)):
             await self._make(invocation, planned, [])
         files = await run_in_thread(lambda: _find_made(snapshots, planned, find_standings(snapshots, planned)))
         return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None

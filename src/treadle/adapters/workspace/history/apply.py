@@ -149,10 +149,20 @@ def find_closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict
     return closed_modes
 
 
+def open_folders(folders: Folders, closed_modes: Mapping[str, int]) -> None:
+    for path in sorted(closed_modes, key=_split_folder_path):
+        with suppress(OSError):  # it was removed before the crash
+            parts = _split_folder_path(path)
+            folders.set_mode(parts, folders.get_mode(parts) | st.S_IRWXU)
+            reach_faultpoint("transaction.opened")
+
+
 def restore_saves(
-    folders: Folders, changes: Iterable[FileChange], stage: StagingFolder, numbers: Mapping[str, str]
-) -> None:
+    folders: Folders, changes: Iterable[FileChange], stage: StagingFolder, numbers: Mapping[str, str],
+    closed_modes: Mapping[str, int],
+) -> None:  # fmt: skip
     """Put back what others saved just before a crash or error, if it had come out of the project at that moment."""
+    open_folders(folders, closed_modes)
     for change in changes:
         if change.before is not None and not is_folder(change.before):
             with suppress(FileNotFoundError, NotADirectoryError):  # its folder is gone
@@ -355,11 +365,7 @@ class ChangeApplier:
     def _open_up(self, closed_modes: Mapping[str, int]) -> dict[str, int]:
         """Open folders from the top down. Which modes folders have in the end, by path."""
         modes = dict(closed_modes)
-        for path in sorted(closed_modes, key=_split_folder_path):
-            with suppress(OSError):  # it was removed before the crash
-                parts = _split_folder_path(path)
-                self._folders.set_mode(parts, self._folders.get_mode(parts) | st.S_IRWXU)
-                reach_faultpoint("transaction.opened")
+        open_folders(self._folders, closed_modes)
         for change in (each.change for each in self._found if each.standing != "other"):
             modes.pop(change.path, None)
             if change.after is not None and change.after.kind == "directory":

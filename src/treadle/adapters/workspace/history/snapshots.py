@@ -90,8 +90,8 @@ class ProjectSnapshots:
             mark_tracked(self._root, files), history=tuple(repository_changes.find_obeyed_files(self._root, files))
         )
 
-    def is_unfinished(self, name: str) -> bool:
-        return self._transactions.is_unfinished(name)
+    def is_unfinished(self, name: str, files: Sequence[FileChange]) -> bool:
+        return self._transactions.is_unfinished(name, files)
 
     def read_content(self, digest: str, limit: int = 0) -> bytes:
         with suppress(NotFound):

@@ -11,11 +11,11 @@ import stat as st
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-import msgspec
+from msgspec.structs import replace
 
-from treadle.adapters.workspace.history.states import matches_state, read_state
+from treadle.adapters.workspace.history.states import hold_file, matches_state, read_state
 from treadle.adapters.workspace.paths.durable import Freeing, Syncing, copy_bytes, make_private_folder, make_temp_name
-from treadle.adapters.workspace.paths.entries import LIST, READ, exchange_entries, hold_fd, lstat
+from treadle.adapters.workspace.paths.entries import LIST, exchange_entries, hold_fd, lstat
 from treadle.base.file_system import reach_faultpoint
 from treadle.protocol.files import FileChange, FileState, decode_path
 
@@ -23,6 +23,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ORIGIN = "user.overlay.origin"  # Where a file that is adopted from a view came from
 _HARMLESS = {_ORIGIN, "security.selinux"}  # Attributes of an adopted file; others would not be carried over
 _LIST = "system.posix_acl_"
+_CANNOT_LINK = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.ENOSPC, errno.EDQUOT}
 _MOST_RETURNS = 9  # So often an entry is put back that is saved once more at each of these moments
 
 
@@ -57,6 +58,15 @@ class StagingFolder:
                     os.mkdir(self._name, 0o700, dir_fd=parent)
                 self._fd = os.open(self._name, LIST, dir_fd=parent)
         self._sync = Syncing(self._fd)
+
+    def find_entries(self) -> list[str]:
+        """Open the stage that an earlier process left, if there is one: the names in it."""
+        with suppress(FileNotFoundError), hold_fd(os.open(self._home, LIST)) as home:
+            for parent in (self._root, home):
+                with suppress(FileNotFoundError):
+                    self._fd = os.open(self._name, LIST, dir_fd=parent)
+                    return os.listdir(self._fd)
+        return []
 
     def __enter__(self) -> Self:
         return self
@@ -153,8 +163,13 @@ class StagingFolder:
             temp = make_temp_name(goal, self._key)
             with suppress(FileNotFoundError):
                 os.unlink(temp, dir_fd=folder)
-            self._copy_entry(name, folder, temp)
-            _put(folder, temp, folder, goal, new=old is None)
+            try:
+                self._copy_entry(name, folder, temp)
+                _put(folder, temp, folder, goal, new=old is None)
+            except OSError:
+                with suppress(FileNotFoundError):
+                    os.unlink(temp, dir_fd=folder)
+                raise
         return True
 
     def _replace(self, name: str, folder: int, goal: str, old: KnownEntry) -> bool:
@@ -167,7 +182,11 @@ class StagingFolder:
             return True
         for _ in range(_MOST_RETURNS):
             returned = _identify(lstat(self._fd, name))
-            exchange_entries(self._fd, name, folder, goal)
+            try:
+                exchange_entries(self._fd, name, folder, goal)
+            except FileNotFoundError:  # our entry was removed or renamed meanwhile
+                self._put_back(name, folder, goal)
+                break
             if _identify(lstat(self._fd, name)) == inside:
                 break
             inside = returned  # it was saved once more: the newest save belongs there
@@ -196,20 +215,33 @@ class StagingFolder:
         return is_old
 
     def _put_back(self, name: str, folder: int, goal: str) -> None:
-        with suppress(FileExistsError):  # it was saved once more: the newest save stays
+        try:
             _put(self._fd, name, folder, goal, new=True)
+        except FileExistsError:  # it was saved once more: the newest save stays
+            self._set_aside(name, folder, goal)
+
+    def _set_aside(self, name: str, folder: int, goal: str) -> None:
+        """Clear the name of a save that has a newer one in its place; a folder gets another name beside it."""
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except (IsADirectoryError, PermissionError):
+            beside = os.fsdecode(os.fsencode(goal)[:220]) + f".saved-{os.urandom(4).hex()}"
+            os.rename(name, beside, src_dir_fd=self._fd, dst_dir_fd=folder)
 
     def restore_save(self, name: str, folder: int, goal: str, change: FileChange) -> None:
         """After a crash: put an entry back that came out of the project and was not looked at."""
-        state, new_state = read_state(self._fd, name), change.after
-        if state is None or (new_state and msgspec.structs.replace(state, mode=new_state.mode) == new_state):
+        state, new_state = _read_state(self._fd, name), change.after
+        if state is None or _has_content(state, new_state):
             return  # nothing, or ready for its place
         if state == change.before:
             os.unlink(name, dir_fd=self._fd)
-        elif new_state is None or lstat(folder, goal) is None:
+        elif lstat(folder, goal) is None:
             self._put_back(name, folder, goal)
-        elif matches_state(folder, goal, new_state) and not exchange_entries(self._fd, name, folder, goal):
-            os.rename(name, goal, src_dir_fd=self._fd, dst_dir_fd=folder)
+        elif _has_content(_read_state(folder, goal), new_state):
+            if not exchange_entries(self._fd, name, folder, goal):
+                os.rename(name, goal, src_dir_fd=self._fd, dst_dir_fd=folder)
+        else:
+            self._set_aside(name, folder, goal)
 
     def _copy_entry(self, name: str, folder: int, goal: str) -> None:
         status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
@@ -219,13 +251,23 @@ class StagingFolder:
             os.mkfifo(goal, 0o600, dir_fd=folder)
             os.chmod(goal, st.S_IMODE(status.st_mode), dir_fd=folder)
         else:
-            os.chmod(name, 0o600, dir_fd=self._fd)
-            ready = os.open(name, READ, dir_fd=self._fd)
-            with hold_fd(ready) as source, hold_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
+            with hold_file(self._fd, name) as source, hold_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
                 copy_bytes(source, fd)
                 os.fchmod(fd, st.S_IMODE(status.st_mode))
                 os.utime(fd, ns=(status.st_mtime_ns, status.st_mtime_ns))
                 os.fsync(fd)
+
+
+def _has_content(state: FileState | None, expected: FileState | None) -> bool:
+    """True if a state is the expected one except for its mode."""
+    return state is not None and expected is not None and replace(state, mode=expected.mode) == expected
+
+
+def _read_state(folder: int, name: str) -> FileState | None:
+    try:
+        return read_state(folder, name)
+    except PermissionError:  # neither the recorded entry nor ours: both can be read
+        return FileState("other")
 
 
 def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
@@ -233,7 +275,7 @@ def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
         try:
             os.link(name, goal, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES):
+            if error.errno not in _CANNOT_LINK:
                 raise
         else:
             os.unlink(name, dir_fd=source)

@@ -28,7 +28,7 @@ from treadle.adapters.workspace.history.apply import ChangeApplier, ContentSourc
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.adapters.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.adapters.workspace.history.staging import StagingFolder
-from treadle.adapters.workspace.history.states import Folders, SeenFiles
+from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_folder
 from treadle.adapters.workspace.paths.durable import FEW, SyncAhead
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import reach_faultpoint
@@ -76,12 +76,16 @@ class Transactions:
                 self._make_journal(name, "commit", "", needed_changes, passing=True), source, folders
             )
 
-    def is_unfinished(self, name: str) -> bool:
+    def is_unfinished(self, name: str, files: Sequence[FileChange]) -> bool:
         """True if changes of this name are decided and not complete; else what an earlier try staged is removed."""
         with self._lock_root() as folders:
             is_decided = self._journals.read(name) is not None
             if not is_decided:
-                self._stage(folders, name).remove()
+                steps = [each for each in files if each.before or not is_folder(each.after)]
+                with self._stage(folders, name) as stage:
+                    for entry in stage.find_entries() if len(steps) == 1 else ():  # else there was a journal
+                        apply.restore_saves(folders, steps, stage, {steps[0].path: entry}, {})
+                    stage.remove()
             return is_decided
 
     def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
@@ -166,7 +170,7 @@ class Transactions:
                 raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
             numbers = _number_changes(journal.files)
             stage.open()
-            apply.restore_saves(folders, journal.files, stage, numbers)
+            apply.restore_saves(folders, journal.files, stage, numbers, journal.closed)
             survey = Surveyor(folders).survey(journal.files)
             conflicts = _find_conflicts(survey)
             if conflicts and journal.verdict == "commit":
@@ -223,7 +227,7 @@ class Transactions:
             folders.forget()
             numbers = _number_changes(journal.files)
             stage.open()
-            apply.restore_saves(folders, journal.files, stage, numbers)
+            apply.restore_saves(folders, journal.files, stage, numbers, journal.closed)
             survey = Surveyor(folders).survey(journal.files)
             if (conflicts := _find_conflicts(survey)) and journal.verdict == "commit":
                 return conflicts
@@ -243,11 +247,11 @@ class Transactions:
         changes, numbers = apply.reverse_changes(journal.files), _number_changes(journal.files)
         with self._stage(folders, journal.name) as stage:
             stage.open()
-            apply.restore_saves(folders, journal.files, stage, numbers)
+            apply.restore_saves(folders, journal.files, stage, numbers, journal.closed)
             stage.remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
-            apply.restore_saves(folders, changes, stage, numbers)
+            apply.restore_saves(folders, changes, stage, numbers, journal.closed)
             survey = Surveyor(folders).survey(changes)
             making = ChangeApplier(folders, survey, self._stored_content, stage, numbers)
             making.prepare()

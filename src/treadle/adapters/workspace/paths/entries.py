@@ -104,8 +104,10 @@ def exchange_entries(source: int, name: str, folder: int, goal: str) -> bool:
 @cache
 def _find_exchange_call() -> Callable[[int, bytes, int, bytes], int] | None:
     """The system call of Linux or macOS, which returns the number of its error or 0."""
-    import ctypes
-
+    try:
+        import ctypes
+    except ImportError:
+        return None
     library = ctypes.CDLL(None, use_errno=True)
     call = getattr(library, "renameat2", None) or getattr(library, "renameatx_np", None)
     if call is None:

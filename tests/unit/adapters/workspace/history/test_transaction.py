@@ -27,6 +27,7 @@ from tests.unit.adapters.workspace.trees import (
     taken_back,
 )
 from treadle.adapters.workspace.history import staging
+from treadle.adapters.workspace.paths import entries
 from treadle.base import file_system
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
@@ -248,6 +249,103 @@ def test_such_a_save_stays_also_after_a_crash_or_an_error_at_that_moment(
     assert (bench.project / "a").read_bytes() == b"the user's"
     assert (bench.project / "b").read_bytes() == b"old"
     assert bench.left_over() == []
+
+
+def kill_beside_a_save(bench: Bench, point: str, commit: Callable[[], Effect], save: Callable[[Path], object]) -> None:
+    pending_points = ["transaction.checked", point]
+
+    def act(name: str) -> None:
+        if name in pending_points[:1]:
+            pending_points.remove(name)
+            if not pending_points:
+                raise Killed
+            save(bench.project / "a")
+
+    file_system.install_fault_hook(act)
+    try:
+        with pytest.raises(Killed):
+            commit()
+    finally:
+        file_system.install_fault_hook(None)
+
+
+def save_text(file: Path) -> None:
+    save_by_renaming(file, b"the user's")
+
+
+def replace_by_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+    (file / "x").write_bytes(b"the user's")
+
+
+@pytest.mark.parametrize(("kind", "point"), KINDS)
+def test_such_a_save_stays_also_beside_the_single_change_of_a_file_tool(bench: Bench, kind: str, point: str) -> None:
+    prepare_change(bench, kind)
+    (change,) = [each for each in between(bench.project, bench.goal) if each.path == "a"]
+    source = FromFolder(str(bench.goal))
+    kill_beside_a_save(bench, point, lambda: bench.transactions.change("c_1/1.0", [change], source), save_text)
+    assert not bench.transactions.is_unfinished("c_1/1.0", [change])
+    assert (bench.project / "a").read_bytes() == b"the user's"
+    assert [conflict.path for conflict in bench.transactions.change("c_1/1.0", [change], source).conflicts] == ["a"]
+    assert bench.left_over() == []
+
+
+def restore_old_text(file: Path) -> None:
+    file.write_bytes(b"old")
+
+
+@pytest.mark.parametrize(
+    ("act", "is_committed", "text"),
+    [(restore_old_text, True, b"new"), (lambda file: file.chmod(0o600), False, b"the user's")],
+    ids=["old text", "mode"],
+)
+def test_a_person_who_goes_on_after_such_a_crash(
+    bench: Bench, act: Callable[[Path], object], is_committed: bool, text: bytes
+) -> None:
+    prepare_change(bench, "edited")
+    changes = between(bench.project, bench.goal)
+    kill_beside_a_save(bench, "transaction.exchanged", lambda: bench.commit(files=changes), save_text)
+    act(bench.project / "a")
+    assert (not bench.commit(files=changes).conflicts) is is_committed
+    assert (bench.project / "a").read_bytes() == text
+    assert bench.left_over() == []
+
+
+@pytest.mark.parametrize(("kind", "point"), KINDS)
+def test_a_folder_that_came_in_the_place_of_a_file_stays(bench: Bench, kind: str, point: str) -> None:
+    prepare_change(bench, kind)
+    changes = between(bench.project, bench.goal)
+    kill_beside_a_save(bench, point, lambda: bench.commit(files=changes), replace_by_folder)
+    if kind == "edited":
+        (bench.project / "a").unlink()
+    (bench.project / "a").write_bytes(b"the user's second")
+    assert [conflict.path for conflict in bench.commit(files=changes).conflicts] == ["a"]
+    assert (bench.project / "a").read_bytes() == b"the user's second"
+    assert [file.read_bytes() for file in bench.project.glob("a.saved-*/x")] == [b"the user's"]
+    assert bench.left_over() == []
+
+
+def test_a_save_comes_back_also_if_the_new_file_is_renamed_meanwhile(bench: Bench) -> None:
+    prepare_change(bench, "edited")
+    effect = bench.commit()
+    acts = {
+        "transaction.checked": lambda: save_text(bench.project / "a"),
+        "transaction.exchanged": lambda: (bench.project / "a").rename(bench.project / "moved"),
+    }
+    file_system.install_fault_hook(lambda name: acts.pop(name)() if name in acts else None)
+    try:
+        restored = bench.restore("c_1/u_1", taken_back(effect))
+    finally:
+        file_system.install_fault_hook(None)
+    assert [conflict.path for conflict in restored.conflicts] == ["a"]
+    assert (bench.project / "a").read_bytes() == b"the user's"
+    assert bench.left_over() == []
+
+
+def test_a_python_without_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    assert entries._find_exchange_call.__wrapped__() is None
 
 
 def test_a_file_system_without_exchange(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
