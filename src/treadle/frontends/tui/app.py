@@ -304,8 +304,8 @@ class TreadleApp(App[AppExit]):
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self.last_key = time.monotonic()
             focused = self.screen.focused  # `has_focus` of a widget follows later: this key would be lost
-            if isinstance(event, events.Key) and focused is self.composer:
-                self.composer._forward_event(event)  # also priority keys: they wait for the text before them
+            if isinstance(event, events.Key) and isinstance(focused, Composer):
+                focused._forward_event(event)  # also priority keys: they wait for the text before them
                 return
             if self._showing is not None and len(self.screen_stack) == 1 and focused is not self.composer:
                 if isinstance(event, events.Key) and focused is self.card and self.card.take_key(event):
@@ -366,14 +366,14 @@ class TreadleApp(App[AppExit]):
             self.run_guarded(self.link.chat.interrupt)
 
     def action_leave_if_empty(self) -> None:
-        """Ctrl-D quits when the messages are sent; a run on a server goes on."""
+        """Ctrl-D quits when all is sent, unless a key is pressed before that; a run on a server goes on."""
         if not self.composer.text:
-            self.run_guarded(self._leave_when_sent)
+            self.run_guarded(self._leave_when_sent, self.last_key)
 
-    async def _leave_when_sent(self) -> None:
+    async def _leave_when_sent(self, pressed_at: float) -> None:
         for worker in [each for each in self.workers if each.group == "sending"]:
             await worker.wait()
-        if not self.composer.text:  # it would hold a message that could not be sent
+        if not self.composer.text and self.last_key == pressed_at:  # the text would be one that could not be sent
             self.leave()
 
     def leave(self) -> None:

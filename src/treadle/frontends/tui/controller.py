@@ -82,8 +82,7 @@ class Controller(CommandContext):
     def submit_message(self, message: Composer.Submitted) -> None:
         """Send a text for the purpose that it has now: the next key may change that."""
         purpose, self._purpose = self._purpose, None
-        group = "commands" if purpose is None and message.text.startswith("/") else "sending"
-        self.app.run_guarded(self._send_text, message, purpose, group=group)
+        self.app.run_guarded(self._send_text, message, purpose, group="sending")
 
     async def _send_text(self, message: Composer.Submitted, purpose: Purpose | None) -> None:
         text = message.text

@@ -143,7 +143,7 @@ class Picker(Layer[T | None]):
             entries = list(await found_entries if isawaitable(found_entries) else found_entries)
         except TreadleError as error:
             entries = [Entry(Text(make_inert_line(str(error)), "red"), None)]
-        if not self.is_attached:  # it was left meanwhile
+        if not self.query("#rows"):  # it was left meanwhile
             return
         rows = self.query_one(OptionList)
         old_highlight = rows.highlighted if query == self._listed_query else None

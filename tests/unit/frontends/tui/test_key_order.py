@@ -51,6 +51,12 @@ async def wait_for(fact: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def has_rows(app: App[Any], count: int) -> bool:
+    """True if a list with so many entries is on top and takes keys."""
+    lists = app.screen.query("#rows").results(OptionList)
+    return app.screen.focused is not None and [each.option_count for each in lists] == [count]
+
+
 async def yield_often() -> None:
     """Let the keys that do not wait for anything take effect."""
     for _ in range(100):
@@ -129,8 +135,7 @@ class Names:
     async def open(self, page: Page, keys: str = "", *, searches: bool = True) -> Picker[str]:
         picker = Picker("Names", self.find, keys=dict.fromkeys(keys.split(), "act"), act=self.act, searches=searches)
         page.push_screen(picker, self.results.append)
-        await wait_for(lambda: picker.query("#rows") and picker.query_one(OptionList).option_count == len(self.names))
-        await wait_for(lambda: picker.focused is not None)
+        await wait_for(lambda: has_rows(page, len(self.names)))
         return picker
 
     @property
@@ -331,6 +336,17 @@ async def test_ctrl_d_behind_enter_leaves_when_the_message_is_sent() -> None:
         assert chat.calls == [("send", "ls")]
 
 
+async def test_ctrl_d_does_not_leave_behind_a_list_that_a_command_opened() -> None:
+    async with run_app(Chat(ended_log())) as app:
+        app.composer.put("/theme")
+        type_keys(app, "enter", "ctrl+d")
+        await wait_for(lambda: isinstance(app.screen, Picker) and app.screen.focused is not None)
+        type_keys(app, "escape")
+        await wait_for(lambda: not [worker for worker in app.workers if worker.group == "sending"])
+        await yield_often()
+        assert app.return_value is None
+
+
 async def test_ctrl_d_leaves_when_nothing_is_sent() -> None:
     async with run_app(Chat(ended_log())) as app:
         type_keys(app, "ctrl+d")
@@ -344,8 +360,8 @@ async def test_keys_of_the_conversation_have_no_effect_below_a_list(monkeypatch:
             monkeypatch.setattr(app, f"action_{action}", lambda *arguments: calls.append(arguments))
         picker = Picker("Names", lambda _query: [Entry(str(number), number) for number in range(100)])
         await app.push_screen(picker)
+        await wait_for(lambda: has_rows(app, 100))
         rows = picker.query_one(OptionList)
-        await wait_for(lambda: rows.option_count == 100 and picker.focused is not None)
         type_keys(app, "pagedown")
         await wait_for(lambda: rows.highlighted)
         type_keys(app, "pageup", "ctrl+o", "ctrl+b", "ctrl+end", "shift+tab", "escape")
@@ -357,8 +373,7 @@ async def test_a_review_undoes_the_hunk_to_which_the_person_moved() -> None:
     chat = Chat(ended_log())
     async with run_app(chat) as app:
         type_keys(app, "f2")
-        await wait_for(lambda: isinstance(app.screen, Picker) and app.screen.query_one(OptionList).option_count == 4)
-        await wait_for(lambda: app.screen.focused is not None)
+        await wait_for(lambda: has_rows(app, 4))
         type_keys(app, "down", "u")
         await wait_for(lambda: chat.calls)
         assert chat.calls == [("undo", (), {"a.py": (1,)})]
@@ -367,8 +382,7 @@ async def test_a_review_undoes_the_hunk_to_which_the_person_moved() -> None:
 async def test_a_review_shows_one_diff_when_enter_is_pressed_twice() -> None:
     async with run_app(Chat(ended_log())) as app:
         type_keys(app, "f2")
-        await wait_for(lambda: isinstance(app.screen, Picker) and app.screen.query_one(OptionList).option_count == 4)
-        await wait_for(lambda: app.screen.focused is not None)
+        await wait_for(lambda: has_rows(app, 4))
         type_keys(app, "enter", "enter")
         await wait_for(lambda: isinstance(app.screen, Reading) and app.screen.focused is not None)
         type_keys(app, "escape")
