@@ -58,10 +58,9 @@ class Transcript(ScrollView, can_focus=True):
         """Another conversation, from its end."""
         self.conversation = conversation
         self._opened.clear()
-        self._released = 0
+        self._released, self.follows = 0, True
         conversation.take()
         self.rebuild()
-        self.follows = True
         self.call_after_refresh(self.go_to_end)
 
     def update_blocks(self) -> None:

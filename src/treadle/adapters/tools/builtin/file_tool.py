@@ -110,25 +110,23 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def preview(self, invocation: Invocation) -> str:
         changes, _ = await self._consider(invocation)
+        altered = [each for each in changes if each.alters]
         return await run_in_thread(
-            lambda: escape_unprintable(
-                shorten_diff("\n".join(each.compute_diff().text for each in changes if each.alters))
-            )
+            lambda: escape_unprintable(shorten_diff("\n".join(each.compute_diff().text for each in altered)))
         )
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._consider(invocation)
-        effect = await run_in_thread(
-            self._require_snapshots(invocation).assess, [each.file for each in planned if each.alters]
-        )
+        altered = [each.file for each in planned if each.alters]
+        effect = await run_in_thread(self._require_snapshots(invocation).assess, altered)
         unrecoverable = await run_in_thread(self._context.unrecoverable, invocation.project, effect.files)
         preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
         return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
         recorded, snapshots = read_plan(invocation.plan), self._require_snapshots(invocation)
-        name, recorded_files = make_call_name(invocation), list_file_changes(recorded)
-        if bool(recorded) and await run_in_thread(snapshots.is_unfinished, name, recorded_files):
+        name = make_call_name(invocation)
+        if bool(recorded) and await run_in_thread(snapshots.is_unfinished, name, list_file_changes(recorded)):
             effect = await self._make(invocation, recorded, [])
             return _report_done(recorded, effect.files, _FINISHED)
         try:
@@ -154,11 +152,8 @@ class FileTool(WithContext, PlainTool, ABC):
         return await run_in_thread(_report_changes, changes, effect.files)
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        planned, snapshots, name = (
-            read_plan(invocation.plan),
-            self._require_snapshots(invocation),
-            make_call_name(invocation),
-        )
+        planned, snapshots = read_plan(invocation.plan), self._require_snapshots(invocation)
+        name = make_call_name(invocation)
 
         def settle_plan() -> Settlement:
             if snapshots.is_unfinished(name, list_file_changes(planned)):

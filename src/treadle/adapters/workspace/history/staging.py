@@ -166,10 +166,9 @@ class StagingFolder:
             try:
                 self._copy_entry(name, folder, temp)
                 _put(folder, temp, folder, goal, new=old is None)
-            except OSError:
+            finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temp, dir_fd=folder)
-                raise
         return True
 
     def _replace(self, name: str, folder: int, goal: str, old: KnownEntry) -> bool:

@@ -72,9 +72,8 @@ class Transactions:
             if journal is not None:
                 return self._complete(journal, lambda _view: source, folders)
             needed_changes = Effect(tuple(each for each in files if not _is_existing_folder(folders, each)))
-            return self._begin_changes(
-                self._make_journal(name, "commit", "", needed_changes, passing=True), source, folders
-            )
+            new_journal = self._make_journal(name, "commit", "", needed_changes, passing=True)
+            return self._begin_changes(new_journal, source, folders)
 
     def is_unfinished(self, name: str, files: Sequence[FileChange]) -> bool:
         """True if changes of this name are decided and not complete; else what an earlier try staged is removed."""

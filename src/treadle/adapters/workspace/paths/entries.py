@@ -4,6 +4,7 @@ errors of a path, in words that a model can act on. The directory was resolved b
 import errno
 import os
 import stat as st
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -104,17 +105,15 @@ def exchange_entries(source: int, name: str, folder: int, goal: str) -> bool:
 @cache
 def _find_exchange_call() -> Callable[[int, bytes, int, bytes], int] | None:
     """The system call of Linux or macOS, which returns the number of its error or 0."""
-    try:
+    with suppress(ImportError, AttributeError):  # some C libraries have neither
         import ctypes
-    except ImportError:
-        return None
-    library = ctypes.CDLL(None, use_errno=True)
-    call = getattr(library, "renameat2", None) or getattr(library, "renameatx_np", None)
-    if call is None:
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    swap = ctypes.c_uint(2)  # RENAME_EXCHANGE of the one is RENAME_SWAP of the other
-    return lambda *places: ctypes.get_errno() if call(*places, swap) else 0
+
+        library = ctypes.CDLL(None, use_errno=True)
+        call = library.renameat2 if sys.platform == "linux" else library.renameatx_np
+        call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+        swap = ctypes.c_uint(2)  # RENAME_EXCHANGE of the one is RENAME_SWAP of the other
+        return lambda *places: ctypes.get_errno() if call(*places, swap) else 0
+    return None
 
 
 # -- errors, in words -------------------------------------------------------------------------------------------------
