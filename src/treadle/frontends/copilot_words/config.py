@@ -260,9 +260,7 @@ def make_options(
     replaced |= set() if config.request_user_input else {"ask_user"}
     own_tools = [name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True)]
     client = f"{CLIENT}{make_inert_line(config.client_name, 60)}" if config.client_name else ""
-    kept_labels = [
-        each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))
-    ]
+    labels = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
     new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
     return msgspec.structs.replace(
         base, mode=base.mode if LABEL in base.labels else "confirm", interactive=True,
@@ -272,7 +270,7 @@ def make_options(
         agent_prompt=extras.agent_prompt, skills=extras.skills,
         own_servers=config.session_id if extras.servers else "",
         tools=(*own_tools, *_yield_server_tools(config, extras.servers)),
-        dynamic_tools=dynamic_tools, labels=tuple(dict.fromkeys([*kept_labels, *filter(None, new_labels)])),
+        dynamic_tools=dynamic_tools, labels=tuple(dict.fromkeys([*labels, *filter(None, new_labels)])),
     )  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """The app: its first frame, keys, and leaving. The frame needs no chat, so that it is there at once; its content
 (`showing`) and the person's actions (`controller`) are loaded behind it."""
 
+import asyncio
 import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
@@ -371,8 +373,9 @@ class TreadleApp(App[AppExit]):
             self.run_guarded(self._leave_when_sent, self.last_key)
 
     async def _leave_when_sent(self, pressed_at: float) -> None:
-        for worker in [each for each in self.workers if each.group == "sending"]:
-            await worker.wait()
+        sending = [each.wait() for each in self.workers if each.group == "sending"]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*sending, return_exceptions=True), LEAVE_S)
         if not self.composer.text and self.last_key == pressed_at:  # the text would be one that could not be sent
             self.leave()
 

@@ -67,9 +67,8 @@ async def save_clipboard_picture(folder: Path | None) -> str:
     """The path of a file with the picture of the clipboard; InvalidInput if there is none, or no way to get it."""
     command = find_clipboard_command(os.environ)
     if not command:
-        raise InvalidInput(
-            "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
-        )
+        hint = "install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
+        raise InvalidInput(f"the clipboard cannot be read here: {hint}")
     from treadle.base.subprocesses import kill_group, start_program
 
     process = await start_program(command, os.environ, stdin=asyncio.subprocess.DEVNULL)

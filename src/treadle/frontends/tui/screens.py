@@ -128,7 +128,8 @@ class Picker(Layer[T | None]):
 
     def on_mount(self) -> None:
         self.on_resize()
-        (self.query_one("#query", Input) if self._searches else self.query_one(OptionList)).focus()
+        for widget in list(self.query("#query, #rows"))[:1]:  # none, if the app is left meanwhile
+            widget.focus()
         self._start_load()
 
     def on_resize(self) -> None:

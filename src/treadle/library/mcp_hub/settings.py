@@ -102,9 +102,8 @@ class ServersFile(msgspec.Struct, frozen=True):
 def check_server(name: str, server: Server) -> None:
     """InvalidInput for what no server can be."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name[:80]!r} is no name for a server: use 1 to 32 letters, digits, hyphens and single underscores."
-        )
+        hint = "use 1 to 32 letters, digits, hyphens and single underscores."
+        raise InvalidInput(f"{name[:80]!r} is no name for a server: {hint}")
     if bool(server.command) == bool(server.url):
         raise InvalidInput(f"the server {name!r} needs either a command or a URL")
     if server.url and not server.url.startswith(("http://", "https://")):
