@@ -23,7 +23,7 @@ class HomeFile(Generic[T]):
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
         self._name = str(path)
-        self._kind = kind
+        self._kind, self._decoder = kind, msgspec.json.Decoder(kind)
         self._seen: tuple[int, int, int] | None = None
         self._kept: T = kind()
 
@@ -44,7 +44,7 @@ class HomeFile(Generic[T]):
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be read: {error.strerror or error}") from error
         try:
-            self._kept = msgspec.json.decode(data, type=self._kind)
+            self._kept = self._decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self.path} is damaged ({error}); mend it, or move it away") from error
         self._seen = (file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size)

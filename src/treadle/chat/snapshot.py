@@ -34,6 +34,12 @@ class _Body(msgspec.Struct, array_like=True):
     entries: msgspec.Raw
 
 
+# Made at import, as in `wire`.
+_body_decoder = msgspec.msgpack.Decoder(_Body)
+_entries_decoder = msgspec.msgpack.Decoder(list[Entry])
+_state_decoder = msgspec.json.Decoder(ChatState, dec_hook=lambda _kind, _value: History())
+
+
 def encode(state: ChatState) -> bytes:
     entries = msgspec.Raw(msgspec.msgpack.encode(state.history.slice(0)))
     # As JSON: arguments may hold integers that are too large for msgpack.
@@ -44,11 +50,11 @@ def encode(state: ChatState) -> bytes:
 def decode(body: bytes) -> ChatState | None:
     """The state, or None when these bytes are not of this version."""
     try:
-        read = msgspec.msgpack.decode(body, type=_Body)
+        read = _body_decoder.decode(body)
         if read.key != KEY:
             return None
-        history: History[Entry] = History(msgspec.msgpack.decode(read.entries, type=list[Entry]))
-        state = msgspec.json.decode(read.state, type=ChatState, dec_hook=lambda _kind, _value: History())
+        history: History[Entry] = History(_entries_decoder.decode(read.entries))
+        state = _state_decoder.decode(read.state)
     except msgspec.MsgspecError:
         return None
     return replace(state, history=history, transcript=rebuild(history, state.compaction))

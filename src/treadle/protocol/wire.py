@@ -6,7 +6,6 @@ Nothing else in Treadle encodes or decodes an event."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,6 +47,8 @@ class _Wire(msgspec.Struct, omit_defaults=True):
 
 
 _wire_decoder = msgspec.json.Decoder(_Wire)
+# Made at import: two threads that use a type for the first time at once crash msgspec.
+_decoders: dict[str, msgspec.json.Decoder[Event]] = {kind: msgspec.json.Decoder(_KINDS[kind]) for kind in _KINDS}
 
 
 def encode(envelope: Envelope) -> Record:
@@ -141,7 +142,7 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
         raise Damaged(f"unknown event type {kind!r}")
     if version == 0:  # how a store marks a body that it could not restore
         raise Damaged(f"{kind} cannot be read: its stored bytes are damaged")
-    decoder = _make_decoder(kind)
+    decoder = _decoders[kind]
     try:
         if version == decoder.type.VERSION:
             event = decoder.decode(body)
@@ -152,12 +153,6 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
     if _can_exceed_levels(bytes(body), _READ_LEVELS) and (reason := _explain_unstorable(event, _READ_LEVELS)):
         raise Damaged(f"{kind} cannot be read: {reason}")
     return event
-
-
-@cache
-def _make_decoder(kind: str) -> msgspec.json.Decoder[Event]:
-    """Made when the first event of its kind comes: most kinds are not in most chats."""
-    return msgspec.json.Decoder(_KINDS[kind])
 
 
 def decode(chat: ChatId, record: Record) -> Envelope:

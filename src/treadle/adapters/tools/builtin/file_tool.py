@@ -85,6 +85,7 @@ class PlannedChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Planned = tuple[PlannedChange, ...]
+msgspec.json.Decoder(Planned)  # for `convert`: see `protocol.wire`
 
 
 class Stale(Exception):
@@ -142,12 +143,9 @@ class FileTool(WithContext, PlainTool, ABC):
             if [(each.path, each.pre, each.post) for each in changes] != [each.key for each in recorded]:
                 raise await self._refuse(invocation, tuple(each.path for each in recorded))
             # An earlier attempt may have made the folders already.
-            planned = tuple(
-                replace(
-                    now, file=replace(now.file, added=old.file.added, removed=old.file.removed), folders=old.folders
-                )
-                for now, old in zip(planned, recorded, strict=True)
-            )
+            pairs = zip(planned, recorded, strict=True)
+            rows = [(now, replace(now.file, added=old.file.added, removed=old.file.removed), old) for now, old in pairs]
+            planned = tuple(replace(now, file=file, folders=old.folders) for now, file, old in rows)
         effect = await self._make(invocation, planned, changes)
         return await run_in_thread(_report_changes, changes, effect.files)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -47,6 +47,9 @@ class Journal(Value, frozen=True):
 class Ending(Value, frozen=True):
     conflicts: tuple[FileConflict, ...] = ()
     git: str = ""
+
+
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in (Journal, Ending)}
 
 
 class Journals:
@@ -155,7 +158,7 @@ class Journals:
             with open(file, "rb") as stream:
                 data = stream.read()
             if data.strip(b"\0"):
-                return msgspec.json.decode(data, type=kind)
+                return cast(T, _decoders[kind].decode(data))
             # A power cut has emptied it. A decision is written completely before it gets its name, so an emptied one
             # was released; an ending can be found out again.
             return Journal("", "", "released") if kind is Journal else None  # type: ignore[return-value]

@@ -293,10 +293,13 @@ def is_frozen(view: str) -> bool:
     return os.path.exists(f"{view}/{_FROZEN}")
 
 
+_reading_decoder = msgspec.json.Decoder(LayerReading)
+
+
 def read_frozen(view: str) -> LayerReading:
     try:
         with open(f"{view}/{_FROZEN}", "rb") as file:
-            return msgspec.json.decode(file.read(), type=LayerReading)
+            return _reading_decoder.decode(file.read())
     except (OSError, msgspec.MsgspecError) as error:
         raise ToolError("The changes of the command are lost: its copy is gone.") from error
 

@@ -100,10 +100,9 @@ class RepositoryChanges:
             self._describe_hidden_history,
             self._describe_unreadable_refs,
             self._describe_lost_refs,
+            self._describe_lost_objects,
         )
-        return (
-            tuple(reason for look in (*looks, self._describe_lost_objects) for reason in look()) if self._files else ()
-        )
+        return tuple(reason for look in looks for reason in look()) if self._files else ()
 
     def _describe_hidden_files(self) -> Iterator[str]:
         names = sorted(name for was, now in self._marks.values() for name in now.hidden_paths - was.hidden_paths)

@@ -145,9 +145,8 @@ class ProjectSnapshots:
     def _withhold_changes(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
         """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
         files = drop_compiled(mark_tracked(self._root, effect.files))
-        repository = self._make_repository_changes(
-            files, self._read_current_bytes, partial(effects.read_left_bytes, view)
-        )
+        read_left_bytes = partial(effects.read_left_bytes, view)
+        repository = self._make_repository_changes(files, self._read_current_bytes, read_left_bytes)
         links = repository.find_new_gitlinks() if repository is not None else {}
         remaining = withhold(self._root, replace(effect, files=files), links)
         if not judged:
@@ -220,9 +219,8 @@ class ProjectSnapshots:
         return undo_plan.keep_hunks(self._root, self.images, trail, hunks)
 
     def apply(self, name: str, request: UndoRequest) -> Effect:
-        return self._transactions.restore(
-            name, lambda: undo_plan.plan_undo(self._root, self.images, request, keep=True)
-        )
+        plan = partial(undo_plan.plan_undo, self._root, self.images, request, keep=True)
+        return self._transactions.restore(name, plan)
 
 
 _MOST_REMEMBERED = 500  # So many files of one set of changes are remembered …

@@ -198,9 +198,8 @@ class Transactions:
                     f"The changes could not be made ({_describe_error(error)}), and those that were could not be "
                     f"taken back ({_describe_error(second)}). That is done at the next try."
                 ) from error
-            raise ToolError(
-                f"The changes could not be made ({_describe_error(error)}), so none of them was."
-            ) from error
+            reason = _describe_error(error)
+            raise ToolError(f"The changes could not be made ({reason}), so none of them was.") from error
         if conflicts and journal.verdict == "commit":
             return self._call_off(journal, conflicts, folders)
         git = self._fingerprint() if any(find_git_unit(change.path) for change in journal.files) else ""

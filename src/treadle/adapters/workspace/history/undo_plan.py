@@ -278,9 +278,8 @@ def keep_hunks(root: Root, images: ContentStore, trail: files.Trail, hunks: Sequ
     if data == new:
         return make_file_change(trail.path, old_state, new_state, DiffStat(), ignored=trail.ignored)
     if old_state is None or new_state is None:
-        raise ToolError(
-            f"{escape_name(decode_path(trail.path))} was made or removed as a whole; keep all of it or nothing."
-        )
+        name = escape_name(decode_path(trail.path))
+        raise ToolError(f"{name} was made or removed as a whole; keep all of it or nothing.")
     kept_state = FileState("file", old_state.mode, images.put(data), len(data))
     return make_file_change(trail.path, old_state, kept_state, DiffStat(), ignored=trail.ignored)
 
