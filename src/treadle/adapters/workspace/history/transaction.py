@@ -76,7 +76,7 @@ class Transactions:
             return self._begin_changes(new_journal, source, folders)
 
     def is_unfinished(self, name: str, files: Sequence[FileChange]) -> bool:
-        """True if changes of this name are decided and not complete; else what an earlier try staged is removed."""
+        """True if changes of this name are decided and not complete; else put back a save and remove the stage."""
         with self._lock_root() as folders:
             is_decided = self._journals.read(name) is not None
             if not is_decided:
