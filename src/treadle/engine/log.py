@@ -225,11 +225,15 @@ class Log:
         # While this was read, more may have been appended and published here: a reader must begin behind that.
         return self.states.get(chat) or state
 
-    async def refresh(self, state: ChatState) -> ChatState:
-        """Fold what others appended meanwhile, and publish it to this process's readers."""
+    async def refresh(self, state: ChatState, lease: Lease) -> ChatState:
+        """Fold what others appended meanwhile, and publish it to this process's readers. LeaseLost: a newer lease wrote
+        some of it, and an effect that it began must not be carried out under this one."""
         envelopes = await self._read_after(state)
         self._publish(envelopes)
-        return self._keep(fold_all(state, envelopes))
+        state = self._keep(fold_all(state, envelopes))
+        if any(envelope.epoch > lease.epoch for envelope in envelopes):
+            raise LeaseLost(f"another worker drives chat {state.chat}")
+        return state
 
     async def _read_after(self, state: ChatState) -> list[Envelope]:
         return [wire.decode(state.chat, each) for each in await self.store.read(state.chat, after_seq=state.head)]

@@ -16,7 +16,7 @@ from treadle.base.types import CallKey
 from treadle.chat.state import ChatState, is_runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
-from treadle.errors import Damaged, HeadMoved, NewerSchema, StoreBusy, StoreError
+from treadle.errors import Damaged, HeadMoved, LeaseLost, NewerSchema, StoreBusy, StoreError
 from treadle.ports.model import Memo
 from treadle.ports.store import LEASE_S, Lease
 from treadle.protocol.content import Usage
@@ -95,7 +95,7 @@ class Tenure:
             try:
                 await self._append_patiently(events, durable, patience_s)
             except HeadMoved:
-                self.state = await self._log.refresh(self.state)
+                self.state = await self._log.refresh(self.state, self.lease)
                 raise
             except StoreError:
                 raise
@@ -104,7 +104,7 @@ class Tenure:
                 # head was written by this very append.
                 if not await self._log.has_written(self.state, self.lease):
                     raise
-                self.state = await self._log.refresh(self.state)
+                self.state = await self._log.refresh(self.state, self.lease)
             self.released = not is_runnable(self.state)
 
     async def _append_patiently(self, events: tuple[Event, ...], durable: bool, patience_s: float) -> None:
@@ -112,8 +112,8 @@ class Tenure:
         until, lost_answer = clock.monotonic() + patience_s, False
         while True:
             try:
-                if lost_answer and await self._log.has_written(self.state, self.lease):
-                    self.state = await self._log.refresh(self.state)  # the commit had happened, its answer was lost
+                if lost_answer and await self._log.has_written(self.state, self.lease):  # the commit had happened
+                    self.state = await self._log.refresh(self.state, self.lease)
                 else:
                     self.state = await self._log.append(
                         self.state, events, lease=self.lease, durable=durable, effect_free_events=self.ahead
@@ -222,8 +222,8 @@ class Tenure:
                 if head > state.head:
                     async with self._writing:
                         if head > self.state.head:
-                            self.state = await self._log.refresh(self.state)
-            except (Damaged, NewerSchema):
+                            self.state = await self._log.refresh(self.state, self.lease)
+            except (Damaged, LeaseLost, NewerSchema):
                 raise
             except StoreError:  # the effect goes on while the store is away: every append is fenced
                 await self._log.clock.sleep(BUSY_PAUSE_S)
