@@ -166,9 +166,7 @@ class JobRegistry:
         if not state.jobs:
             return
         here = _parse_home(await asyncio.to_thread(lambda: self._commands.place))
-        for job in state.jobs:
-            if _parse_home(job.place) != here:
-                continue
+        for job in (each for each in state.jobs if _parse_home(each.place) == here):
             command = await self._commands.find(chat, CallKey(job.job))
             command_exit = CommandExit("lost") if command is None else await command.wait(0)
             if command_exit is not None:

@@ -188,3 +188,4 @@ Command = (
     Send | SubmitResults | Decide | Answer | Interrupt | Edit | Rewind | Restore | EditQueued | DeleteQueued | Promote
     | ExtendTurns | ChangeOptions | Rename | RecordTitle | Compact | Apply | CloseJob | Expire
 )  # fmt: skip
+msgspec.json.Decoder(Command)  # threads must not learn a type at once: see `protocol.wire`

@@ -1,17 +1,20 @@
-"""Threads may read the first records of a kind at once: msgspec 0.22 crashes if it has to learn a type then."""
+"""Threads may read the first records of a kind, and check the first commands, at once: msgspec crashes if it has to
+learn a type then."""
 
 import subprocess
 import sys
 
 THREADS = """
 import sys, threading
-from treadle.protocol import wire
+from treadle.protocol import commands, wire
 sys.setswitchinterval(1e-6)
 start = threading.Barrier(8)
 body = b'{"options": {"budget": {"usd": 1}}, "files": [{"path": "a", "after": {}}], "actions": [{"id": "1"}]}'
 
 def read_all():
     start.wait()
+    for command in (commands.Compact(), commands.Send("go"), commands.ChangeOptions({"model": "a"})):
+        wire.encode_value(command)
     for kind in sorted(wire._KINDS):
         try:
             wire.decode_event(kind, wire._KINDS[kind].VERSION, body)

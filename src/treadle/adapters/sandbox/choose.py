@@ -57,6 +57,9 @@ class Findings(msgspec.Struct, frozen=True):
         return all(_is_best(report) for report in self.reports[:1])
 
 
+_findings_decoder = msgspec.json.Decoder(Findings)
+
+
 class ChosenSandbox(msgspec.Struct, frozen=True):
     """A sandbox, and for every stronger level why it is not that one."""
 
@@ -98,7 +101,7 @@ def explain_rejection(report: LevelReport) -> str:
 def load_findings(home: Path) -> Findings:
     """Return the findings about this machine since it was started; examine it now if there are none."""
     try:
-        remembered = msgspec.json.decode((home / FOLDER / REMEMBERED).read_bytes(), type=Findings)
+        remembered = _findings_decoder.decode((home / FOLDER / REMEMBERED).read_bytes())
     except (OSError, msgspec.MsgspecError):
         return examine(home)
     current = remembered.machine == _describe_machine() and all(report.complete for report in remembered.reports)

@@ -96,9 +96,7 @@ class Projection:
 
     def _start_calls(self, message: e.AssistantMessage) -> list[Update]:
         updates: list[Update] = []
-        for request in message.tool_requests:
-            if request.name in QUIET:
-                continue
+        for request in (each for each in message.tool_requests if each.name not in QUIET):
             self._calls[request.call] = _Call(request.name)
             title, kind = shapes.format_title(request.name, request.arguments), shapes.get_tool_kind(request.name)
             start = a.ToolCallStart(session_update="tool_call", tool_call_id=request.call, title=title, kind=kind)

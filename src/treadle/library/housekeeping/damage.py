@@ -81,9 +81,7 @@ def _check_worlds(home: Path, repair: bool) -> Iterator[Problem]:
 
     folders = WorldFolders(str(home))
     yield from (Problem("world", text) for text in folders.find_problems())
-    for world in folders.iterate_worlds():
-        if not folders.has_lost_stamp(world):
-            continue
+    for world in filter(folders.has_lost_stamp, folders.iterate_worlds()):
         text, repaired = f"the world {world.id} has lost the record of when it was last rebased or committed", repair
         if repair:
             try:

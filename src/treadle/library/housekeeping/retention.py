@@ -61,6 +61,9 @@ class Stamp(msgspec.Struct, frozen=True):
     goal: float = 0.0  # The cutoff of the unfinished pass.
 
 
+_stamp_decoder = msgspec.json.Decoder(Stamp)
+
+
 def get_stamp_path(home: Path) -> Path:
     return get_undo_folder(home) / _STAMP
 
@@ -82,6 +85,6 @@ def write_stamp(home: Path, stamp: Stamp) -> None:
 
 def read_stamp(home: Path) -> Stamp:
     try:
-        return msgspec.json.decode(get_stamp_path(home).read_bytes(), type=Stamp)
+        return _stamp_decoder.decode(get_stamp_path(home).read_bytes())
     except (OSError, msgspec.DecodeError):
         return Stamp()

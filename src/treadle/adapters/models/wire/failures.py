@@ -154,9 +154,7 @@ def _parse_details(details: Any) -> tuple[str, float | None]:
     """Return the details that Google adds to its errors: reasons and names of quotas, and the wait."""
     words: list[str] = []
     wait: float | None = None
-    for detail in details if isinstance(details, list) else ():
-        if not isinstance(detail, dict):
-            continue
+    for detail in (each for each in (details if isinstance(details, list) else ()) if isinstance(each, dict)):
         violations = detail.get("violations")
         reasons = [detail.get("reason"), *(violations if isinstance(violations, list) else ())]
         words += (str(word.get("quotaId") if isinstance(word, dict) else word) for word in reasons if word)

@@ -285,9 +285,7 @@ def _read_string(node: "Node", reader: WordReader, first: bool) -> str:
     begin = node.start_byte
     at, end = 1, len(source) - 1 if source.endswith(b'"') else len(source)
     pieces: list[str] = []
-    for child in node.named_children:
-        if child.type == "string_content":
-            continue
+    for child in (each for each in node.named_children if each.type != "string_content"):
         pieces.append(_DOUBLE.sub(r"\1", decode_source(source[at : child.start_byte - begin])))
         pieces.append(_read_piece(child, reader, False))
         at = child.end_byte - begin

@@ -138,9 +138,7 @@ def compute_git_fingerprint(root: Root) -> str:
 
 
 def _iterate_fingerprint_lines(folder: int, above: str, left_out: frozenset[str] = frozenset()) -> Iterator[bytes]:
-    for name in sorted(os.listdir(folder)):
-        if name in left_out:
-            continue
+    for name in sorted(set(os.listdir(folder)) - left_out):
         path = f"{above}{name}"
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
