@@ -34,6 +34,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
     times = 0  # how often the last step was taken and changed nothing
     while True:
         try:
+            await tenure.confirm()
             if not is_settled:
                 await _settle(tenure, deps)
                 is_settled = True

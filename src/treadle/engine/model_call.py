@@ -32,7 +32,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
     except ConfigError as error:
         return await tenure.append(e.SessionError("config", str(error)))
     if tenure.state.open_turn is None:
-        await tenure.append(*open_turn(tenure.state, final, deps), durable=False)
+        await tenure.append(*open_turn(tenure.state, final, deps), durable=False, patient=True)
     request = requests.build(tenure, model, final, deps)
     await requests.load_pictures(request, deps)
     while (current_turn := tenure.state.open_turn) is not None:

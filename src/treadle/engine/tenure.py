@@ -6,6 +6,7 @@ regardless of added commands: it is appended after them and never repeated. Both
 exists: LeaseLost passes through everything here, and the worker writes nothing more."""
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -72,12 +73,13 @@ class CancelScope:
 class Tenure:
     __slots__ = (
         "_lease_s", "_log", "_outputs", "_writing", "ahead", "lease", "leaving", "released", "reserved", "state",
-        "under_way",
+        "times_s", "under_way",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, log: Log, state: ChatState, *, lease_s: float = LEASE_S) -> None:
         self.lease = lease
         self._lease_s = lease_s
+        self.times_s = {lease.chat: math.inf}  # when the worker last asked for each of its leases, and got it
         self.state = state
         self.released = False  # True if the last append gave the lease back, because it left nothing to do
         self.ahead: Ahead | None = None  # returns the events that are committed with every append: one commit a step
@@ -89,11 +91,21 @@ class Tenure:
         self._outputs: dict[CallKey, str] = {}  # the end of the output of running calls: kept if the call is stopped
         self._writing = asyncio.Lock()
 
-    async def append(self, *events: Event, durable: bool = True, patience_s: float = 0.0) -> None:
-        """Record a decision, for `patience_s` at a busy store. HeadMoved: the state is fresh, decide again."""
+    async def confirm(self) -> None:
+        """Before an effect without an append before it. LeaseLost: the lease ran out, and another worker has the chat;
+        what was read of it, however late the answer came, is that worker's to act on."""
+        chat, now_s = self.lease.chat, self._log.clock.monotonic()
+        if now_s > self.times_s.get(chat, 0.0) + self._lease_s / 2:
+            if not await self._log.store.renew([self.lease]):
+                raise LeaseLost(f"another worker drives chat {chat}")
+            self.times_s[chat] = now_s
+
+    async def append(self, *events: Event, durable: bool = True, patient: bool = False) -> None:
+        """Record a decision; if `patient`, wait for a busy store as long as the lease lives. HeadMoved: the state is
+        fresh, decide again."""
         async with self._writing:
             try:
-                await self._append_patiently(events, durable, patience_s)
+                await self._append_patiently(events, durable, self._lease_s if patient else 0.0)
             except HeadMoved:
                 self.state = await self._log.refresh(self.state, self.lease)
                 raise
@@ -109,22 +121,27 @@ class Tenure:
 
     async def _append_patiently(self, events: tuple[Event, ...], durable: bool, patience_s: float) -> None:
         clock = self._log.clock
-        until, lost_answer = clock.monotonic() + patience_s, False
+        until, lost_answer, conflict = clock.monotonic() + patience_s, False, None
         while True:
             try:
                 if lost_answer and await self._log.has_written(self.state, self.lease):  # the commit had happened
                     self.state = await self._log.refresh(self.state, self.lease)
-                else:
-                    self.state = await self._log.append(
-                        self.state, events, lease=self.lease, durable=durable, effect_free_events=self.ahead
-                    )
+                    return
+                if conflict is not None:
+                    raise conflict
+                self.state = await self._log.append(
+                    self.state, events, lease=self.lease, durable=durable, effect_free_events=self.ahead
+                )
+                return
+            except HeadMoved as error:  # perhaps by that commit: it was still under way at the last look
+                if not lost_answer or conflict is not None:
+                    raise
+                conflict = error
             except StoreBusy:
                 if clock.monotonic() >= until:
                     raise
                 lost_answer = True
                 await clock.sleep(BUSY_PAUSE_S)
-            else:
-                return
 
     async def record(self, *events: Event, durable: bool = True) -> None:
         """Record events behind those that were added meanwhile, and try once more after a fault of ours. A store that
@@ -132,7 +149,7 @@ class Tenure:
         struck = False
         while True:
             try:
-                return await self.append(*events, durable=durable, patience_s=self._lease_s)
+                return await self.append(*events, durable=durable, patient=True)
             except HeadMoved:
                 continue
             except StoreError:

@@ -11,38 +11,16 @@ from msgspec.structs import replace
 
 from treadle.base.file_system import reach_faultpoint
 from treadle.base.logs import log_error, log_warning
-from treadle.base.types import CallKey, ChatId, make_id
-from treadle.chat.state import (
-    ChatState,
-    OpenCheck,
-    build_summary,
-    compute_status,
-    find_wake_time,
-    is_runnable,
-    list_open_actions,
-)
-from treadle.engine.checks import stop_check
+from treadle.base.types import ChatId, make_id
+from treadle.chat.state import ChatState, build_summary, compute_status, find_wake_time, is_runnable, list_open_actions
 from treadle.engine.deps import Deps
-from treadle.engine.examination import find_begun_call
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, derive_effect_free_events
-from treadle.engine.recovery import open_keys, settle_calls
-from treadle.engine.tenure import BUSY_PAUSE_S, WATCH_S, CancelScope, Tenure
-from treadle.engine.tool_calls import stop_call
-from treadle.errors import (
-    ChatBusy,
-    Damaged,
-    HeadMoved,
-    LeaseLost,
-    NewerSchema,
-    NotFound,
-    StoreBusy,
-    StoreError,
-    TreadleError,
-)
+from treadle.engine.recovery import close_calls, withdraw
+from treadle.engine.tenure import BUSY_PAUSE_S, CancelScope, Tenure
+from treadle.errors import ChatBusy, HeadMoved, LeaseLost, NotFound, StoreBusy, StoreError, TreadleError
 from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
-from treadle.ports.toolset import Invocation, Tool
-from treadle.protocol.events import ActionRequired, CheckCompleted
+from treadle.protocol.events import ActionRequired
 
 ENDING_S = 5.0  # how long calls that were told to end may take to say so
 
@@ -86,6 +64,9 @@ class Worker:
         self._called: set[ChatId] = set()  # chats that were to be driven while a drive of theirs was under way
         self._postponed: dict[ChatId, None] = {}  # chats that found no room here, oldest first
         self._taken: dict[ChatId, Lease] = {}  # leases that came with a command and wait for their drive
+        self._lease_s = deps.renew_s * LEASE_S / RENEW_S
+        self._awaiting: set[ChatId] = set()  # chats that another worker holds, to be looked at when its lease is over
+        self._times_s: dict[ChatId, float] = {}  # when each lease was last asked for and given or extended
         self._reserved = 0  # room for claims that are under way
         self._afterwards: set[asyncio.Task[None]] = set()  # what is left to do for chats that are not held any more
         self.leaving = False  # once set, nothing is taken any more, and what is driven is left at its next seam
@@ -118,14 +99,14 @@ class Worker:
             yield None
             return
 
-        leases: list[Lease] = []
+        leases, asked_s = list[Lease](), self._deps.clock.monotonic()
         self._reserved += 1
         try:
             yield Take(self.name, lambda state: derive_effect_free_events(state, self._deps), leases.append)
         finally:
             self._reserved -= 1
             for lease in leases:
-                self._taken[chat] = lease
+                self._taken[chat], self._times_s[chat] = lease, asked_s
                 self.start(chat)
             self._make_room()
 
@@ -169,7 +150,7 @@ class Worker:
         """Claim a chat, for `hold`. A lease that was granted during a cancellation is given back."""
         if chat is not None and (taken_lease := self._taken.pop(chat, None)) is not None:
             return taken_lease
-        store, lease = self._deps.store, None
+        store, lease, asked_s = self._deps.store, None, self._deps.clock.monotonic()
         self._reserved += 1
         try:
             claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
@@ -186,6 +167,7 @@ class Worker:
                 self._make_room()
         if lease is not None:
             self._deps.log.hold(lease)
+            self._times_s[lease.chat] = asked_s
         return lease
 
     def _is_due(self, chat: ChatId) -> bool:
@@ -226,6 +208,7 @@ class Worker:
                     return await self.drive(chat)
                 except ChatBusy:  # its holder looks again when it lets go; it may have done so just now
                     if not await self._is_waiting(chat):
+                        self._look_later(chat)
                         return
                 except StoreBusy:  # the waiting command was acknowledged; perhaps no other worker looks for it
                     state = self._deps.log.peek(chat)
@@ -307,21 +290,31 @@ class Worker:
         except StoreError:
             if self.leaving:
                 raise
-            self._do_afterwards(self._release_late(lease), f"release {lease.chat}")
+            self._do_afterwards(self._look_again(lease.chat, lease), f"release {lease.chat}")
 
-    async def _release_late(self, lease: Lease) -> None:
-        while True:
-            await self._deps.clock.sleep(BUSY_PAUSE_S)
-            try:
-                await self._deps.store.release(lease)
-                is_undriven = not self.has_pool and await self._is_waiting(lease.chat)
-            except NotFound:
-                return
-            except StoreError:
-                continue
-            if is_undriven:
-                self.start(lease.chat)
-            return
+    def _look_later(self, chat: ChatId) -> None:
+        """The holder may be dead, or be this worker, which heard nothing of the grant: then the lease runs out."""
+        if not self.has_pool and chat not in self._awaiting:
+            self._awaiting.add(chat)
+            self._do_afterwards(self._look_again(chat), f"look again at {chat}")
+
+    async def _look_again(self, chat: ChatId, lease: Lease | None = None) -> None:
+        """Drive a chat if it waits when `lease` is given back, or when the lease of another hold is over."""
+        is_undriven: bool | None = None
+        while is_undriven is None:
+            await self._deps.clock.sleep(BUSY_PAUSE_S if lease is not None else self._lease_s / 2)
+            with contextlib.suppress(StoreError):
+                try:
+                    if lease is not None:
+                        await self._deps.store.release(lease)
+                    elif (await self._deps.store.get(chat)).leased:
+                        continue
+                    is_undriven = not self.has_pool and await self._is_waiting(chat)
+                except NotFound:
+                    is_undriven = False
+        self._awaiting.discard(chat)
+        if is_undriven:
+            self.start(chat)
 
     async def _advance(self, hold: Hold, rest_s: float) -> None:
         lease, tenure = hold.lease, hold.tenure
@@ -334,8 +327,8 @@ class Worker:
                     hold.resting = False
             reach_faultpoint("lease.claimed")
             state = await self._load_state(lease)
-            tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._deps.renew_s * LEASE_S / RENEW_S)
-            tenure.leaving = self.leaving
+            tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._lease_s)
+            tenure.leaving, tenure.times_s = self.leaving, self._times_s
             await advance(tenure, self._deps)
             await self._put_right(tenure)
             try:
@@ -406,6 +399,7 @@ class Worker:
             leases += self._taken.values()
             if not leases:
                 continue
+            asked_s = self._deps.clock.monotonic()
             try:
                 renewed = set(await self._deps.store.renew(leases))
             except Exception as error:
@@ -413,6 +407,8 @@ class Worker:
                 # every append is fenced anyway.
                 log_warning("leases could not be renewed: %s", error)
                 continue
+            self._times_s.clear()  # of the others nothing is sure
+            self._times_s.update({lease.chat: asked_s for lease in renewed})
             for hold in [*self._held.values()]:
                 if hold.lease in leases and hold.lease not in renewed and not hold.released:
                     hold.scope.cancel()
@@ -459,55 +455,3 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         while self._taken:
             await self._deps.store.release(self._taken.popitem()[1])
-
-
-async def withdraw(tenure: Tenure, deps: Deps) -> None:
-    """The lease is lost (fault 4). A command of this worker belongs to the worker that took the chat over, which may
-    collect it on this machine. As soon as the log has its result, the command is ended; nothing is written."""
-    tenure.state = tenure.under_way or tenure.state
-    mine = set(open_keys(tenure.state))
-    while mine:
-        try:
-            state = await deps.log.load(tenure.state.chat)
-            for key in mine.difference(open_keys(state)):
-                with contextlib.suppress(LeaseLost):
-                    await _end_call(tenure, key, deps)
-            mine.intersection_update(open_keys(state))
-            if mine:
-                await deps.store.wait(state.chat, state.head, WATCH_S)
-        except (Damaged, NewerSchema, NotFound) as error:
-            return log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
-        except StoreError as error:  # without a further look, the command would never end
-            log_warning("chat %s was lost and cannot be read for now: %s", tenure.state.chat, error)
-            await deps.clock.sleep(WATCH_S)
-
-
-async def close_calls(tenure: Tenure, deps: Deps) -> None:
-    """End the running commands and record their results, because this worker must exit and the next one may be on
-    another machine, where their outcome could not be found out. Calls that may be repeated are left to be repeated."""
-    for key in open_keys(tenure.state):
-        if _find_check(tenure.state, key) is not None:
-            await _end_call(tenure, key, deps)
-            await tenure.record(CheckCompleted(key, False, synthetic="lost"))
-        elif (started_call := _find_call_by_key(tenure, key, deps)) and not (
-            started_call[0].spec.read_only or started_call[0].spec.idempotent
-        ):
-            await _end_call(tenure, key, deps)
-            for call in tenure.state.calls:
-                if call.key == key and call.phase == "started":
-                    await settle_calls(tenure, [call], deps)
-
-
-async def _end_call(tenure: Tenure, key: CallKey, deps: Deps) -> None:
-    if (check := _find_check(tenure.state, key)) is not None:
-        await stop_check(tenure, check, deps)
-    if (started_call := _find_call_by_key(tenure, key, deps)) is not None:
-        await stop_call(tenure, *started_call, deps)
-
-
-def _find_check(state: ChatState, key: CallKey) -> OpenCheck | None:
-    return state.run.check if state.run is not None and state.run.check and state.run.check.check == key else None
-
-
-def _find_call_by_key(tenure: Tenure, key: CallKey, deps: Deps) -> tuple[Tool, Invocation] | None:
-    return next((find_begun_call(tenure, call, deps) for call in tenure.state.calls if call.key == key), None)

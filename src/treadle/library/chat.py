@@ -109,9 +109,7 @@ class Chat:
         """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
         state = await self.state()
         tools = self._deps.tools
-        for call in state.calls:
-            if call.key != action.call:
-                continue
+        for call in (each for each in state.calls if each.key == action.call):
             request = tools.resolve_call(call.request, get_tool_options(state))
             if (tool := tools.find(request.name, get_tool_options(state))) is not None:
                 read = tools.parse_arguments(tool if isinstance(tool, ToolSpec) else tool.spec, request.arguments)

@@ -230,9 +230,7 @@ def _check_number(name: str, value: object, bounds: Bounds) -> None:
         raise InvalidInput(f"{name} must be a number from {bounds.least:,.15g} to {bounds.most:,.15g}, not {value}.")
 
 
-PRESETS: Mapping[Preset, Mapping[str, Any]] = {
-    "strict": {"mode": "confirm", "max_turns": 20, "strict_paths": True},
-}
+PRESETS: Mapping[Preset, Mapping[str, Any]] = {"strict": {"mode": "confirm", "max_turns": 20, "strict_paths": True}}
 """Sets of options by name. An option given beside a preset wins over it. `strict`: a person is asked before anything is
 changed or run, commands may not name paths outside the project (S-15), and a run has 20 turns."""
 

@@ -125,9 +125,7 @@ def _join_pieces(pieces: Sequence[bytes], mark: bytes) -> bytes:
         return _USER + _GO_ON + b"}]}"
     ends: list[int] = []
     last = end = len(pieces) - 1
-    for at in range(last, -1, -1):
-        if pieces[at].startswith(b","):
-            continue
+    for at in (each for each in range(last, -1, -1) if not pieces[each].startswith(b",")):
         if not pieces[at].startswith((_USER + _UNTOLD + CLOSE, CLOSE + _ASSISTANT)):
             ends.append(end)
         end = at - 1

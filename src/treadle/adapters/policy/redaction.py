@@ -133,9 +133,7 @@ class Redactor:
         for value, kind in self._values:
             if value in text:
                 text = text.replace(value, f"[redacted: {kind}]")
-        for family in FAMILIES:
-            if family.letter not in text:
-                continue
+        for family in (each for each in FAMILIES if each.letter in text):
             for literal in family.literals:
                 if literal in text:
                     text = re.sub(family.pattern, partial(_replace_secret, f"[redacted: {family.kind}]"), text)

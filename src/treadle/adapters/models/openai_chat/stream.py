@@ -43,9 +43,7 @@ class ReturnedFields:
             self._text.append(thinking)
             self._came_in = field
         self._opaque = opaque or self._opaque
-        for detail in details if isinstance(details, list) else ():
-            if not isinstance(detail, dict):
-                continue
+        for detail in (each for each in (details if isinstance(details, list) else ()) if isinstance(each, dict)):
             # Pieces of one detail have its type and index in common. One without an index is whole.
             kind, index = detail.get("type"), detail.get("index")
             number = index if isinstance(index, int) else f"#{len(self._details)}"

@@ -76,9 +76,7 @@ def replace(text: str, old: str, new: str, replace_all: bool = False, line: int 
         spans = [span for span in spans if span.start == start]
     parts: list[str] = [bom]
     at = count = 0
-    for span in spans:
-        if span.start < at:
-            continue
+    for span in (each for each in spans if each.start >= at):
         piece = plain_new if span.shift is None else "\n".join(map(span.shift.apply, plain_new.split("\n")))
         if span.unended:
             piece = piece.removesuffix("\n").removesuffix("\r")

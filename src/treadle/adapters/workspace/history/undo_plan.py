@@ -103,9 +103,7 @@ class PathUndo:
         """The original content plus the changes to keep."""
         first = next(number for number, link in enumerate(chain) if not link.by)
         state, rebased_links = start, list(chain[:first])
-        for link in self._fill_gaps(chain[first:]):
-            if not link.by:
-                continue
+        for link in (each for each in self._fill_gaps(chain[first:]) if each.by):
             if state != link.before and link.foreign and not merging:
                 raise self._explain_drift(link)
             previous_state = state
@@ -373,9 +371,7 @@ class _Planning:
         return path in self._changes and self._changes[path].after is None
 
     def _put_only_into_folders(self) -> None:
-        for path in sorted(self._changes, key=_compute_depth):
-            if self._is_removed(path):
-                continue
+        for path in (each for each in sorted(self._changes, key=_compute_depth) if not self._is_removed(each)):
             try:
                 self._see_to_folder(_get_parent(path))
             except Blocked as blocked:

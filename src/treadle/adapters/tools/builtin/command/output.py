@@ -209,9 +209,7 @@ RENAMES_BRANCH = (
 def is_branch_rename(command: str) -> bool:
     """True if the command plainly renames or copies a branch. A script may do so, too: see `find_settings_hint`."""
     words = iter(_WORDS_OF_LINE.findall(command))
-    for word in words:
-        if word.rpartition("/")[2] != "git":
-            continue
+    for word in (each for each in words if each.rpartition("/")[2] == "git"):
         word = next(words, "")
         while word.startswith("-"):
             if word in ("-c", "-C"):

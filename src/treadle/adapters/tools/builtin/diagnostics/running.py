@@ -92,9 +92,7 @@ class Asking:
         missing: list[str] = []
         failed: tuple[str, ...] = ()
         withheld = ""
-        for linter in group:
-            if not linter.suits(target):
-                continue
+        for linter in (each for each in group if each.suits(target)):
             if linter.marker:
                 folder = await run_in_thread(find_marked_folder, linter.marker, target.path, context.workspace)
                 if folder is None:
