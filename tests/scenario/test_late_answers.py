@@ -20,7 +20,7 @@ from treadle.engine.pool import WorkerPool
 from treadle.errors import StoreBusy
 from treadle.library.commands import execute_commands
 from treadle.ports.model import ModelRequest
-from treadle.ports.store import Commit, Lease, Store
+from treadle.ports.store import Commit, Lease, Listed, Store
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -106,6 +106,33 @@ class LosesGrant(BadConnection):
         await self._store.append(commit)
         if commit.take is not None:
             self._lose()
+
+
+class BusyForTurns(BadConnection):
+    """Does not record that a turn begins."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store)
+        self.asked = asyncio.Event()
+
+    async def append(self, commit: Commit) -> None:
+        if any(record.type == e.TurnStart.TYPE for record in commit.records):
+            self.asked.set()
+            raise StoreBusy("the store is busy")
+        await self._store.append(commit)
+
+
+class BusyAtFirstLook(BadConnection):
+    """Refuses the first look at the line of a chat that another worker holds."""
+
+    is_struck = False
+
+    async def get(self, chat: ChatId) -> Listed:
+        listed = await self._store.get(chat)
+        if listed.leased and not self.is_struck:
+            self.is_struck = True
+            raise StoreBusy("the store is busy")
+        return listed
 
 
 class Purposes:
@@ -287,3 +314,41 @@ async def test_a_message_is_answered_though_nobody_heard_of_the_grant(tmp_path: 
         async with asyncio.timeout(30):
             await find(agent.deps.store, chat.id, lambda event: isinstance(event, e.RunEnd))
             assert await at_rest(agent.deps.store, [chat.id], 30.0) == []
+
+
+async def test_a_last_commit_that_becomes_visible_late_ends_the_run(tmp_path: Path) -> None:
+    """It gave the lease back, too: the second try finds the lease gone, and not only another head."""
+    store = LosesAnswers(SqliteStore(tmp_path / "t.db"), e.RunEnd.TYPE, late=True)
+    async with worker_on(store, ScriptedModel([Say("Done.")] * 2)) as agent:
+        chat = await agent.chat()
+        assert [(await chat.ask(text)).text for text in ("one", "two")] == ["Done.", "Done."]
+        assert len(of(await chat.events(), e.AssistantMessage)) == 2
+        assert await check(agent.deps.store, chat.id) == []
+
+
+async def test_a_drain_waits_for_no_decision_at_a_busy_store(tmp_path: Path) -> None:
+    """It would wait for a whole lease, and then begin a model call."""
+    store, model = BusyForTurns(SqliteStore(tmp_path / "t.db")), Purposes()
+    async with Agent(store, model=model, builtin=False, instructions=False) as agent:  # type: ignore[arg-type]
+        chat = agent.chat()
+        await chat.open()
+        await agent.deps.log.execute(chat.id, Send("go"))
+        agent.worker.start(chat.id)
+        async with asyncio.timeout(15):
+            await store.asked.wait()
+            await agent.worker.drain(30.0)
+        assert model.calls == []
+
+
+async def test_a_chat_is_looked_at_again_though_the_first_look_fails(tmp_path: Path) -> None:
+    """The message finds the chat held by a worker that has died, and then the store is busy."""
+    store = BusyAtFirstLook(SqliteStore(tmp_path / "t.db", lease_s=LEASE_S))
+    async with worker_on(store, ScriptedModel([Say("Done.")])) as agent:
+        chat = agent.chat()
+        await chat.open()
+        assert await store._store.claim("another worker", chat.id, now_ms=agent.deps.clock.now_ms()) is not None
+        await agent.deps.log.execute(chat.id, Send("go"))
+        agent.worker.start(chat.id)
+        async with asyncio.timeout(30):
+            await find(agent.deps.store, chat.id, lambda event: isinstance(event, e.RunEnd))
+        assert store.is_struck

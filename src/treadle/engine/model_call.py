@@ -17,7 +17,7 @@ from treadle.chat.transcript import estimate
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
 from treadle.engine.silence_timeout import SilenceTimeout, delay
-from treadle.engine.tenure import Stopped, Tenure
+from treadle.engine.tenure import DOUBT_S, Stopped, Tenure
 from treadle.errors import ConfigError, ModelError, StoreError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol import events as e
@@ -32,7 +32,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
     except ConfigError as error:
         return await tenure.append(e.SessionError("config", str(error)))
     if tenure.state.open_turn is None:
-        await tenure.append(*open_turn(tenure.state, final, deps), durable=False, patient=True)
+        await tenure.append(*open_turn(tenure.state, final, deps), durable=False, patience_s=DOUBT_S)
     request = requests.build(tenure, model, final, deps)
     await requests.load_pictures(request, deps)
     while (current_turn := tenure.state.open_turn) is not None:

@@ -16,7 +16,7 @@ from treadle.chat.state import Call, ChatState, OpenCheck
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import find_begun_call, make_unknown_outcome
-from treadle.engine.tenure import STOPPED, WATCH_S, Tenure
+from treadle.engine.tenure import DOUBT_S, STOPPED, WATCH_S, Tenure
 from treadle.engine.tool_calls import UNKNOWN, run_one, run_together, stop_call
 from treadle.errors import Damaged, LeaseLost, NewerSchema, NotFound, StoreError
 from treadle.ports.toolset import Invocation, Tool
@@ -33,7 +33,7 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
     if state.open_turn is not None and state.open_turn.epoch != tenure.lease.epoch:
         tenure.publish_live(AssistantReset(state.open_turn.turn))
         turn, failures, usage = state.open_turn.turn, state.open_turn.failures + 1, state.open_turn.reserved
-        await tenure.append(TurnRetry(turn, failures, "worker_lost", LOST, usage=usage), patient=True)
+        await tenure.append(TurnRetry(turn, failures, "worker_lost", LOST, usage=usage), patience_s=DOUBT_S)
     if state.run is not None and state.run.check is not None and state.run.interrupting:
         await stop_check(tenure, state.run.check, deps)
     for batch in _group_calls(tenure, deps):

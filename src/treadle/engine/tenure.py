@@ -27,6 +27,7 @@ T = TypeVar("T")
 WATCH_S = 5.0
 OUTPUT_KEPT = 16_000  # characters of a running call's output
 BUSY_PAUSE_S = 0.2
+DOUBT_S = 1.0  # so long a decision is tried again whose commit costs something, and whose answer may be lost
 UNWATCHED_S = 0.03  # an effect is not watched for an interrupt before: after a shorter one, the next append sees it
 
 
@@ -92,20 +93,21 @@ class Tenure:
         self._writing = asyncio.Lock()
 
     async def confirm(self) -> None:
-        """Before an effect without an append before it. LeaseLost: the lease ran out, and another worker has the chat;
-        what was read of it, however late the answer came, is that worker's to act on."""
-        chat, now_s = self.lease.chat, self._log.clock.monotonic()
-        if now_s > self.times_s.get(chat, 0.0) + self._lease_s / 2:
+        """Before an effect without an append before it. LeaseLost: another worker has the chat and acts on what was
+        read, however late the answer came."""
+        chat = self.lease.chat
+        for _ in range(3):  # the answer may come when the lease is over again
+            if (now_s := self._log.clock.monotonic()) <= self.times_s.get(chat, 0.0) + self._lease_s / 2:
+                return
             if not await self._log.store.renew([self.lease]):
                 raise LeaseLost(f"another worker drives chat {chat}")
             self.times_s[chat] = now_s
 
-    async def append(self, *events: Event, durable: bool = True, patient: bool = False) -> None:
-        """Record a decision; if `patient`, wait for a busy store as long as the lease lives. HeadMoved: the state is
-        fresh, decide again."""
+    async def append(self, *events: Event, durable: bool = True, patience_s: float = 0.0) -> None:
+        """Record a decision, for `patience_s` at a busy store. HeadMoved: the state is fresh, decide again."""
         async with self._writing:
             try:
-                await self._append_patiently(events, durable, self._lease_s if patient else 0.0)
+                await self._append_patiently(events, durable, patience_s)
             except HeadMoved:
                 self.state = await self._log.refresh(self.state, self.lease)
                 raise
@@ -133,7 +135,7 @@ class Tenure:
                     self.state, events, lease=self.lease, durable=durable, effect_free_events=self.ahead
                 )
                 return
-            except HeadMoved as error:  # perhaps by that commit: it was still under way at the last look
+            except (HeadMoved, LeaseLost) as error:  # perhaps by that commit: it was still under way at the last look
                 if not lost_answer or conflict is not None:
                     raise
                 conflict = error
@@ -149,7 +151,7 @@ class Tenure:
         struck = False
         while True:
             try:
-                return await self.append(*events, durable=durable, patient=True)
+                return await self.append(*events, durable=durable, patience_s=self._lease_s)
             except HeadMoved:
                 continue
             except StoreError:

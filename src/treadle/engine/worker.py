@@ -98,7 +98,6 @@ class Worker:
         if chat in self._taken or (hold is not None and not hold.released) or self.full:
             yield None
             return
-
         leases, asked_s = list[Lease](), self._deps.clock.monotonic()
         self._reserved += 1
         try:
@@ -207,8 +206,8 @@ class Worker:
                 try:
                     return await self.drive(chat)
                 except ChatBusy:  # its holder looks again when it lets go; it may have done so just now
+                    self._look_later(chat)
                     if not await self._is_waiting(chat):
-                        self._look_later(chat)
                         return
                 except StoreBusy:  # the waiting command was acknowledged; perhaps no other worker looks for it
                     state = self._deps.log.peek(chat)
@@ -278,10 +277,11 @@ class Worker:
         if hold.tenure is not None:
             self._do_afterwards(withdraw(hold.tenure, self._deps), f"withdraw from {hold.lease.chat}")
 
-    def _do_afterwards(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _do_afterwards(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._afterwards.add(task)
         task.add_done_callback(self._afterwards.discard)
+        return task
 
     async def _release(self, lease: Lease) -> None:
         """Give a lease back; if the store is away, in the background: until then every claim finds the chat held."""
@@ -296,7 +296,8 @@ class Worker:
         """The holder may be dead, or be this worker, which heard nothing of the grant: then the lease runs out."""
         if not self.has_pool and chat not in self._awaiting:
             self._awaiting.add(chat)
-            self._do_afterwards(self._look_again(chat), f"look again at {chat}")
+            looking = self._do_afterwards(self._look_again(chat), f"look again at {chat}")
+            looking.add_done_callback(lambda _task: self._awaiting.discard(chat))
 
     async def _look_again(self, chat: ChatId, lease: Lease | None = None) -> None:
         """Drive a chat if it waits when `lease` is given back, or when the lease of another hold is over."""
@@ -312,7 +313,6 @@ class Worker:
                     is_undriven = not self.has_pool and await self._is_waiting(chat)
                 except NotFound:
                     is_undriven = False
-        self._awaiting.discard(chat)
         if is_undriven:
             self.start(chat)
 
@@ -393,7 +393,7 @@ class Worker:
         while True:
             await self._deps.clock.sleep(self._deps.renew_s)
             if not self._held and not self._taken:
-                return
+                return self._times_s.clear()
             # A lease that was given back with the last append is not lost, though its hold still ends.
             leases = [hold.lease for hold in self._held.values() if not hold.released]
             leases += self._taken.values()

@@ -61,11 +61,10 @@ async def list_resources(agent: Agent, options: ChatOptions, *, include_own: boo
     requests = [servers.resources(*place, server=name) for name in sorted(names)]
     listed_resources: list[Resource] = []
     for listed in await asyncio.gather(*requests, return_exceptions=True):
-        if isinstance(listed, TreadleError):
-            continue
-        if isinstance(listed, BaseException):
+        if isinstance(listed, BaseException) and not isinstance(listed, TreadleError):
             raise listed
-        listed_resources += [each for each in listed if _can_be_typed(each.typed)]
+        if not isinstance(listed, BaseException):
+            listed_resources += [each for each in listed if _can_be_typed(each.typed)]
     return listed_resources[:MOST_LISTED]
 
 

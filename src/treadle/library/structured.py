@@ -125,9 +125,8 @@ def _iterate_candidates(text: str) -> Iterator[Any]:
 def _iterate_embedded_values(text: str) -> Iterator[str]:
     """The objects and arrays in the text, each from its opening bracket on. A bracket of the prose opens none."""
     decoder, end = JSONDecoder(), 0
-    for opening in itertools.islice(_OPENING.finditer(text), _MOST_OPENINGS):
-        if opening.start() < end:
-            continue
+    openings = itertools.islice(_OPENING.finditer(text), _MOST_OPENINGS)
+    for opening in (each for each in openings if each.start() >= end):
         try:
             _, end = decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ from treadle import Agent, ScriptedModel, tool
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import ChatId
-from treadle.engine import worker
+from treadle.engine import recovery
 from treadle.engine.pool import WorkerPool
 from treadle.errors import ChatBusy, Refused, StoreBusy
 from treadle.ports.store import Commit, Lease, Listed
@@ -294,7 +294,7 @@ async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_t
 ) -> None:
     """Fault 4: the loser watches the log for an interrupt, and so knows the other's result before it asks for its
     lease again. It may not be able to read the log for a while after that."""
-    monkeypatch.setattr(worker, "WATCH_S", 0.05)
+    monkeypatch.setattr(recovery, "WATCH_S", 0.05)
     clock, seconds, gate = ManualClock(), unlike_any_other(), Gate()
     store = UnreadableToLosers(clock)
     store.failures = failures
