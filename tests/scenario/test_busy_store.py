@@ -103,7 +103,7 @@ class LosesOneAnswer:
 
 async def test_a_worker_whose_answer_was_lost_for_longer_than_its_lease_asks_no_model(tmp_path: Path) -> None:
     """Another worker has the chat by then, and its turn is open: only that one calls the model (D-03, fault 4)."""
-    stores = [SqliteStore(tmp_path / "t.db", lease_s=0.6) for _ in range(2)]
+    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (0.6, 30.0)]
     losing = LosesOneAnswer(stores[0])
     models = [NotedModel(tmp_path, 0.0), NotedModel(tmp_path, 3.0)]
     first, second = (

@@ -108,6 +108,13 @@ class LosesGrant(BadConnection):
             self._lose()
 
 
+class NeverRenews(BadConnection):
+    """Extends no lease."""
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        raise StoreBusy("the store is busy")
+
+
 class BusyForTurns(BadConnection):
     """Does not record that a turn begins."""
 
@@ -211,7 +218,7 @@ async def find(store: Store, chat: ChatId, is_wanted: Callable[[e.Event], bool])
 
 @pytest.mark.parametrize("settlement", ["run_again", "unknown"])
 async def test_a_late_worker_settles_no_call_of_the_next(tmp_path: Path, settlement: Settlement) -> None:
-    stores = [SqliteStore(tmp_path / "t.db", lease_s=LEASE_S) for _ in range(2)]
+    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (LEASE_S, 30.0)]
     late, steps, notes = LateRead(stores[0], begun_late=True), [Call("slow"), Say("Done.")], list[str]()
     first = worker_on(late, ScriptedModel(steps), Slow("first", settlement, notes))
     slow = Slow("second", settlement, notes)
@@ -226,9 +233,29 @@ async def test_a_late_worker_settles_no_call_of_the_next(tmp_path: Path, settlem
     assert notes.index("second ends") == 1
 
 
+async def test_a_model_call_ends_when_the_log_shows_a_newer_lease(tmp_path: Path) -> None:
+    """It is paid for, and its answer would be refused. The worker hears of the loss only from the log."""
+    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (LEASE_S, 30.0)]
+    models = [NotedModel(tmp_path, 600.0), NotedModel(tmp_path, 5.0)]
+    first = agent_on(NeverRenews(stores[0]), tmp_path, LEASE_S, models[0])
+    chat = ChatId("c_1")
+    async with first, agent_on(stores[1], tmp_path, 30.0, models[1]) as second:
+        await second.deps.log.create(chat, e.SessionCreated(ChatOptions(system_prompt=chat)))
+        await second.deps.log.execute(chat, Send("go"))
+        driving = first.worker.start(chat)
+        async with asyncio.timeout(60):
+            await find(stores[1], chat, lambda event: isinstance(event, e.TurnStart))
+            WorkerPool(second.worker, poll_s=0.05).start()
+            await asyncio.wait([driving])
+            assert (models[0].inside[chat], models[1].inside[chat]) == (0, 1)
+            models[1].takes_s = 0.0
+            assert await at_rest(stores[1], [chat], 30.0) == []
+        assert await problems_of(stores[1], tmp_path, [chat]) == []
+
+
 async def test_a_late_worker_kills_no_command_of_the_next(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    stores = [SqliteStore(tmp_path / "t.db", lease_s=LEASE_S) for _ in range(2)]
+    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (LEASE_S, 30.0)]
     late = LateRead(stores[0], begun_late=False)
     steps = [Call("run_command", command="touch began; sleep 3; echo finished"), Say("Done.")]
     settings = {"builtin": True, "home": tmp_path / "home"}
@@ -246,7 +273,7 @@ async def test_a_late_worker_kills_no_command_of_the_next(tmp_path: Path) -> Non
 
 
 async def test_a_late_worker_compacts_nothing(tmp_path: Path) -> None:
-    stores = [SqliteStore(tmp_path / "t.db", lease_s=LEASE_S) for _ in range(3)]
+    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (LEASE_S, 30.0, 30.0)]
     async with worker_on(stores[2], ScriptedModel([Say("Fine. " * 400)] * 3)) as agent:
         chat = await agent.chat()
         for text in ("one", "two", "three"):
