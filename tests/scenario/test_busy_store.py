@@ -3,24 +3,17 @@ possible (D-02, fault 14), and `treadle fsck --repair` disturbs no worker (D-06)
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.faults.lease_kit import NotedModel, agent_on, at_rest, problems_of
 from tests.scenario.kit import of
-from treadle import Agent, ChatOptions, ScriptedModel, tool
+from treadle import Agent, ScriptedModel, tool
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.base.types import ChatId
-from treadle.engine.pool import WorkerPool
-from treadle.errors import StoreBusy, StoreError
-from treadle.ports.store import Commit, Lease
+from treadle.errors import StoreError
 from treadle.protocol import events as e
-from treadle.protocol import wire
 from treadle.protocol.commands import Send
 from treadle.testing.checker import check
 
@@ -72,60 +65,6 @@ async def test_an_outcome_waits_no_longer_than_a_lease(tmp_path: Path) -> None:
         connection.execute("ROLLBACK")
     await store.close()
     connection.close()
-
-
-class LosesOneAnswer:
-    """The store of a worker: the answer to its first message is lost, and no look at the log succeeds for a while."""
-
-    def __init__(self, store: SqliteStore) -> None:
-        self._store = store
-        self.lost, self.readable = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def append(self, commit: Commit) -> None:
-        await self._store.append(commit)
-        if not self.lost.is_set() and any(record.type == e.AssistantMessage.TYPE for record in commit.records):
-            self.lost.set()
-            raise StoreBusy("the answer was lost")
-
-    async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
-        if self.lost.is_set():
-            raise StoreBusy("the store is busy")
-        return await self._store.renew(leases)
-
-    async def read(self, chat: ChatId, after_seq: int = 0) -> list[wire.Record]:
-        if self.lost.is_set():
-            await self.readable.wait()
-        return await self._store.read(chat, after_seq=after_seq)
-
-
-async def test_a_worker_whose_answer_was_lost_for_longer_than_its_lease_asks_no_model(tmp_path: Path) -> None:
-    """Another worker has the chat by then, and its turn is open: only that one calls the model (D-03, fault 4)."""
-    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (0.6, 30.0)]
-    losing = LosesOneAnswer(stores[0])
-    models = [NotedModel(tmp_path, 0.0), NotedModel(tmp_path, 3.0)]
-    first, second = (
-        agent_on(store, tmp_path, 0.6, model) for store, model in zip((losing, stores[1]), models, strict=True)
-    )
-    chat = ChatId("c_1")
-    await first.deps.log.create(chat, e.SessionCreated(ChatOptions(system_prompt=chat)))
-    await first.deps.log.execute(chat, Send("go"))
-    driving = first.worker.start(chat)
-    pool = WorkerPool(second.worker, poll_s=0.05)
-    async with asyncio.timeout(60):
-        await losing.lost.wait()
-        pool.start()
-        while not models[1].inside[chat]:  # noqa: ASYNC110 - a counter sets no event
-            await asyncio.sleep(0.01)
-        losing.readable.set()
-        await driving
-        assert models[1].inside[chat], "the other worker ended its call before the first one looked at the log"
-        assert await at_rest(stores[1], [chat], 30.0) == []
-    assert await problems_of(stores[1], tmp_path, [chat]) == []
-    for agent in (first, second):
-        await agent.close()
 
 
 async def test_a_message_waits_for_a_busy_database_without_a_pool(tmp_path: Path) -> None:

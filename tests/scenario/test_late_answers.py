@@ -87,6 +87,30 @@ class LosesAnswers(BadConnection):
             raise StoreBusy("the answer was lost")
 
 
+class LosesOneAnswer(BadConnection):
+    """The store of a worker: the answer to its first message is lost, and no look at the log succeeds for a while."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store)
+        self.lost, self.readable = asyncio.Event(), asyncio.Event()
+
+    async def append(self, commit: Commit) -> None:
+        await self._store.append(commit)
+        if not self.lost.is_set() and any(record.type == e.AssistantMessage.TYPE for record in commit.records):
+            self.lost.set()
+            raise StoreBusy("the answer was lost")
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        if self.lost.is_set():
+            raise StoreBusy("the store is busy")
+        return await self._store.renew(leases)
+
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[wire.Record]:
+        if self.lost.is_set():
+            await self.readable.wait()
+        return await self._store.read(chat, after_seq, limit)
+
+
 class LosesGrant(BadConnection):
     """The answer to the first grant of a lease is lost: to a claim, or to a command that takes the lease with it."""
 
@@ -214,6 +238,33 @@ async def find(store: Store, chat: ChatId, is_wanted: Callable[[e.Event], bool])
     head = 0
     while not any(is_wanted(wire.decode(chat, record).data) for record in await store.read(chat)):
         head = await store.wait(chat, head, 1.0)
+
+
+async def test_a_worker_whose_answer_was_lost_for_longer_than_its_lease_asks_no_model(tmp_path: Path) -> None:
+    """Another worker has the chat by then, and its turn is open: only that one calls the model (D-03, fault 4)."""
+    stores = [SqliteStore(tmp_path / "t.db", lease_s=lease_s) for lease_s in (LEASE_S, 30.0)]
+    losing = LosesOneAnswer(stores[0])
+    models = [NotedModel(tmp_path, 0.0), NotedModel(tmp_path, 3.0)]
+    first, second = (
+        agent_on(store, tmp_path, LEASE_S, model) for store, model in zip((losing, stores[1]), models, strict=True)
+    )
+    chat = ChatId("c_1")
+    await first.deps.log.create(chat, e.SessionCreated(ChatOptions(system_prompt=chat)))
+    await first.deps.log.execute(chat, Send("go"))
+    driving = first.worker.start(chat)
+    pool = WorkerPool(second.worker, poll_s=0.05)
+    async with asyncio.timeout(60):
+        await losing.lost.wait()
+        pool.start()
+        while not models[1].inside[chat]:  # noqa: ASYNC110 - a counter sets no event
+            await asyncio.sleep(0.01)
+        losing.readable.set()
+        await driving
+        assert models[1].inside[chat], "the other worker ended its call before the first one looked at the log"
+        assert await at_rest(stores[1], [chat], 30.0) == []
+    assert await problems_of(stores[1], tmp_path, [chat]) == []
+    for agent in (first, second):
+        await agent.close()
 
 
 @pytest.mark.parametrize("settlement", ["run_again", "unknown"])

@@ -27,7 +27,7 @@ T = TypeVar("T")
 WATCH_S = 5.0
 OUTPUT_KEPT = 16_000  # characters of a running call's output
 BUSY_PAUSE_S = 0.2
-DOUBT_S = 1.0  # so long a decision is tried again whose commit costs something, and whose answer may be lost
+DOUBT_S = 1.0  # how long a decision with a cost is tried again: its commit may have happened, its answer be lost
 UNWATCHED_S = 0.03  # an effect is not watched for an interrupt before: after a shorter one, the next append sees it
 
 
@@ -73,14 +73,14 @@ class CancelScope:
 
 class Tenure:
     __slots__ = (
-        "_lease_s", "_log", "_outputs", "_writing", "ahead", "lease", "leaving", "released", "reserved", "state",
-        "times_s", "under_way",
+        "_lease_s", "_log", "_outputs", "_writing", "ahead", "lease", "lease_times_s", "leaving", "released",
+        "reserved", "state", "under_way",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, log: Log, state: ChatState, *, lease_s: float = LEASE_S) -> None:
         self.lease = lease
         self._lease_s = lease_s
-        self.times_s = {lease.chat: math.inf}  # when the worker last asked for each of its leases, and got it
+        self.lease_times_s = {lease.chat: math.inf}  # when the worker last asked for each of its leases, and got it
         self.state = state
         self.released = False  # True if the last append gave the lease back, because it left nothing to do
         self.ahead: Ahead | None = None  # returns the events that are committed with every append: one commit a step
@@ -97,11 +97,11 @@ class Tenure:
         read, however late the answer came."""
         chat = self.lease.chat
         for _ in range(3):  # the answer may come when the lease is over again
-            if (now_s := self._log.clock.monotonic()) <= self.times_s.get(chat, 0.0) + self._lease_s / 2:
+            if (now_s := self._log.clock.monotonic()) <= self.lease_times_s.get(chat, 0.0) + self._lease_s / 2:
                 return
             if not await self._log.store.renew([self.lease]):
                 raise LeaseLost(f"another worker drives chat {chat}")
-            self.times_s[chat] = now_s
+            self.lease_times_s[chat] = now_s
 
     async def append(self, *events: Event, durable: bool = True, patience_s: float = 0.0) -> None:
         """Record a decision, for `patience_s` at a busy store. HeadMoved: the state is fresh, decide again."""

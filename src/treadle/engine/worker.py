@@ -66,7 +66,7 @@ class Worker:
         self._taken: dict[ChatId, Lease] = {}  # leases that came with a command and wait for their drive
         self._lease_s = deps.renew_s * LEASE_S / RENEW_S
         self._awaiting: set[ChatId] = set()  # chats that another worker holds, to be looked at when its lease is over
-        self._times_s: dict[ChatId, float] = {}  # when each lease was last asked for and given or extended
+        self._lease_times_s: dict[ChatId, float] = {}  # when each lease was last asked for and given or extended
         self._reserved = 0  # room for claims that are under way
         self._afterwards: set[asyncio.Task[None]] = set()  # what is left to do for chats that are not held any more
         self.leaving = False  # once set, nothing is taken any more, and what is driven is left at its next seam
@@ -105,7 +105,7 @@ class Worker:
         finally:
             self._reserved -= 1
             for lease in leases:
-                self._taken[chat], self._times_s[chat] = lease, asked_s
+                self._taken[chat], self._lease_times_s[chat] = lease, asked_s
                 self.start(chat)
             self._make_room()
 
@@ -166,7 +166,7 @@ class Worker:
                 self._make_room()
         if lease is not None:
             self._deps.log.hold(lease)
-            self._times_s[lease.chat] = asked_s
+            self._lease_times_s[lease.chat] = asked_s
         return lease
 
     def _is_due(self, chat: ChatId) -> bool:
@@ -296,8 +296,8 @@ class Worker:
         """The holder may be dead, or be this worker, which heard nothing of the grant: then the lease runs out."""
         if not self.has_pool and chat not in self._awaiting:
             self._awaiting.add(chat)
-            looking = self._do_afterwards(self._look_again(chat), f"look again at {chat}")
-            looking.add_done_callback(lambda _task: self._awaiting.discard(chat))
+            look_task = self._do_afterwards(self._look_again(chat), f"look again at {chat}")
+            look_task.add_done_callback(lambda _task: self._awaiting.discard(chat))
 
     async def _look_again(self, chat: ChatId, lease: Lease | None = None) -> None:
         """Drive a chat if it waits when `lease` is given back, or when the lease of another hold is over."""
@@ -328,7 +328,7 @@ class Worker:
             reach_faultpoint("lease.claimed")
             state = await self._load_state(lease)
             tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._lease_s)
-            tenure.leaving, tenure.times_s = self.leaving, self._times_s
+            tenure.leaving, tenure.lease_times_s = self.leaving, self._lease_times_s
             await advance(tenure, self._deps)
             await self._put_right(tenure)
             try:
@@ -393,7 +393,7 @@ class Worker:
         while True:
             await self._deps.clock.sleep(self._deps.renew_s)
             if not self._held and not self._taken:
-                return self._times_s.clear()
+                return self._lease_times_s.clear()
             # A lease that was given back with the last append is not lost, though its hold still ends.
             leases = [hold.lease for hold in self._held.values() if not hold.released]
             leases += self._taken.values()
@@ -407,8 +407,8 @@ class Worker:
                 # every append is fenced anyway.
                 log_warning("leases could not be renewed: %s", error)
                 continue
-            self._times_s.clear()  # of the others nothing is sure
-            self._times_s.update({lease.chat: asked_s for lease in renewed})
+            self._lease_times_s.clear()  # of the others nothing is sure
+            self._lease_times_s.update({lease.chat: asked_s for lease in renewed})
             for hold in [*self._held.values()]:
                 if hold.lease in leases and hold.lease not in renewed and not hold.released:
                     hold.scope.cancel()
